@@ -12,14 +12,14 @@ class ApiServer:
     """Serves over TLS until close. `requests` are (method, path, Authorization)."""
     token = "a token\n"
 
-    def __init__(self, folder, listening):
-        """Its files are in `folder`; it serves at the socket `listening`, which it then owns."""
+    def __init__(self, folder, listening, name=None):
+        """Its files are in `folder`; it serves at the socket `listening`, which it then owns. The certificate is for that address, or for `name`."""
         self.address, self.port = listening.getsockname()[:2]
         self.ended, self.refuse, self.requests, self.deleted = None, 0, [], threading.Event()
         os.makedirs(folder, exist_ok=True)
         certificate, key = (os.path.join(folder, name) for name in ("cert.pem", "key.pem"))
         subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", key, "-out", certificate,
-                        "-days", "2", "-subj", "/CN=kubernetes", "-addext", "subjectAltName=IP:" + self.address], check=True, capture_output=True)
+                        "-days", "2", "-subj", "/CN=kubernetes", "-addext", "subjectAltName=IP:" + (name or self.address)], check=True, capture_output=True)
         with open(certificate) as f:
             self.authority = f.read()
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -4,6 +4,7 @@ It is a set of namespaces (tests/network/machines.py), so that neither a contain
 files are in one temporary folder; the control groups are below one of its own, which is removed.
 """
 
+import importlib.util
 import os
 import shutil
 import socket
@@ -74,11 +75,24 @@ class Refused(Exception):
 
 
 def why_not():
-    """Why there can be no containers here; None if there can, by all that is known without trying."""
+    """Why there can be no containers here; None if there can."""
     if os.geteuid() != 0:
         return "not root"
     missing = [os.path.basename(name) for name in PROGRAMS if shutil.which(name) is None]
-    return "not installed: " + ", ".join(missing) if missing else machines.why_not()
+    missing += [] if importlib.util.find_spec("yaml") else ["python3-yaml"]
+    reason = "not installed: " + ", ".join(missing) if missing else machines.why_not()
+    if reason:
+        return reason
+    node = None
+    try:
+        node = Node()
+        node.try_container()
+        return None
+    except Refused as refused:
+        return str(refused)
+    finally:
+        if node is not None:
+            node.close()
 
 
 class Node:
@@ -105,7 +119,7 @@ class Node:
         with open(self.path("resolv.conf"), "w") as f:
             f.write("nameserver %s\n" % SERVICE)
         # What podman keeps outside of its folder is this node's alone.
-        own = ["mount -t tmpfs tmpfs " + path for path in ("/run", "/dev/shm")]
+        own = ["mount -t tmpfs tmpfs " + path for path in ("/run", "/dev/shm", "/var/lib")]
         self._run("sh", "-ec", "\n".join([*own, "mount --bind %s /etc/resolv.conf" % self.path("resolv.conf")]))
         self._run("ip", "address", "add", SERVICE + "/32", "dev", "lo")
         self._names = NoSuchName(self._machine.network_namespace)
@@ -139,6 +153,12 @@ class Node:
 
     def podman(self, *words, check=True, seconds=120):
         return self._run("podman", *words, check=check, seconds=seconds)
+
+    def try_container(self):
+        """Runs one that does nothing; Refused if that cannot be."""
+        self.podman("pod", "create", "--name", "trial", "--network", NETWORK, "--cgroup-parent", "/" + self.control_group)
+        self.podman("pod", "start", "trial")
+        self.podman("pod", "rm", "--force", "--time", "0", "trial")
 
     def start(self, *words):
         """A container in the foreground, as a machines.Process: its output, and its exit code."""

@@ -11,7 +11,6 @@ import sys
 import time
 
 import node
-import yaml
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../manifest"))
 import api_server  # noqa: E402
@@ -48,7 +47,9 @@ class Pod:
     def delete(self):
         """As a DELETE or an eviction does: SIGTERM, and SIGKILL after the grace period. The seconds that it took."""
         began = time.monotonic()
-        self._node.podman("pod", "stop", "--time", str(self.spec["terminationGracePeriodSeconds"]), self.name, seconds=300)
+        # Not `podman pod stop`, which takes the pod's network away before its containers have ended.
+        containers = ["%s.%s" % (self.name, name) for name in self.containers]
+        self._node.podman("stop", "--time", str(self.spec["terminationGracePeriodSeconds"]), *containers, seconds=300)
         took = time.monotonic() - began
         self.remove()
         return took
@@ -69,6 +70,7 @@ class Cluster:
 
     def __init__(self, machine, manifest, claims):
         self._node, self._claims = machine, claims
+        import yaml  # node.why_not() tells of a Python without it
         self._documents = list(yaml.safe_load_all(manifest))
         self._made = self._node.path("pods")
         shutil.rmtree(self._made, ignore_errors=True)

@@ -106,11 +106,6 @@ class TrainingTest(PodsTest):
         with self.mnist("--train_steps=2000") as cluster:
             ps, *workers = self.start_all(cluster)
             for worker in workers:
-                worker.task.wait_for("serves at", 30)
-            for pod, probes in ((ps, ("startupProbe", "livenessProbe", "readinessProbe")), (workers[0], ("readinessProbe",))):
-                for probe in probes:
-                    self.assertTrue(pod.probe(probe), "%s of %s" % (probe, pod.name))
-            for worker in workers:
                 self.assert_ends(worker, 0)
                 self.assertRegex(worker.task.text(), ACCURACY)
             self.assertIsNone(ps.task.process.poll())
@@ -124,6 +119,9 @@ class TrainingTest(PodsTest):
             ps, chief, worker = self.start_all(cluster)
             for pod in (chief, worker):
                 self.goes_on(pod)
+            for pod, probes in ((ps, ("startupProbe", "livenessProbe", "readinessProbe")), (worker, ("readinessProbe",))):
+                for probe in probes:
+                    self.assertTrue(pod.probe(probe), "%s of %s" % (probe, pod.name))
             for name in (worker.name, ps.name):
                 killed = cluster.pods[name]
                 killed.kill()
@@ -148,7 +146,7 @@ class SoakTest(PodsTest):
                 self.assertTrue(worker.probe("readinessProbe"))
             time.sleep(20)  # how late it is, which is what is tested
             for worker in workers:
-                self.assertRegex(worker.task.text(), r"do not answer: /job:ps/replica:0/task:0 at train-ps-0\.train\.default\.svc\.cluster\.local:2222 \(.*not resolve")
+                self.assertRegex(worker.task.text(), r"do not answer: /job:ps/replica:0/task:0 at train-ps-0\.train\.default\.svc\.cluster\.local:2222 \(.*Domain name not found")
             cluster.start("train-ps-0")
             for worker in workers:
                 self.assert_ends(worker, 0, BACK)
