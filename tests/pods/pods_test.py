@@ -146,7 +146,7 @@ class SoakTest(PodsTest):
                 self.assertTrue(worker.probe("readinessProbe"))
             time.sleep(20)  # how late it is, which is what is tested
             for worker in workers:
-                self.assertRegex(worker.task.text(), r"do not answer: /job:ps/replica:0/task:0 at train-ps-0\.train\.default\.svc\.cluster\.local:2222 \(.*Domain name not found")
+                self.assertRegex(worker.task.text(), r"do not answer: /job:ps/replica:0/task:0 at train-ps-0\.train\.default\.svc\.cluster\.local:2222 \(.*its name does not resolve \(Domain name not found\)")
             cluster.start("train-ps-0")
             for worker in workers:
                 self.assert_ends(worker, 0, BACK)

@@ -171,6 +171,17 @@ TEST_F(GrpcTest, ACallOnAConnectionWhoseBytesMakeNoSenseIsUnavailable) {
   }
 }
 
+TEST_F(GrpcTest, ANameThatDoesNotResolveIsCalledThat) {
+  EXPECT_EQ(WithPlainLookup("a:1: DNS resolution failed for a:1: C-ares status is not ARES_SUCCESS qtype=A name=a "
+                            "is_balancer=0: Domain name not found"),
+            "a:1: its name does not resolve (Domain name not found)");
+  EXPECT_EQ(WithPlainLookup("a:1: DNS resolution failed for a:1: no more words"),
+            "a:1: DNS resolution failed for a:1: no more words");
+  const Status refused = CallStatus(*transport_, "no-such-name.invalid:1", "Echo");
+  EXPECT_EQ(refused.code(), absl::StatusCode::kUnavailable) << refused;
+  EXPECT_THAT(std::string(refused.message()), ::testing::HasSubstr("no-such-name.invalid:1: its name does not resolve ("));
+}
+
 TEST_F(GrpcTest, PeersOnIpv6AreNamedAsPeopleWriteThem) {
   EXPECT_EQ(WithPlainAddresses("last error: ipv6:%5Bfe80::1%25eth0%5D:1: refused"),
             "last error: ipv6:[fe80::1%eth0]:1: refused");
