@@ -179,7 +179,8 @@ TEST_F(GrpcTest, ANameThatDoesNotResolveIsCalledThat) {
             "a:1: DNS resolution failed for a:1: no more words");
   const Status refused = CallStatus(*transport_, "no-such-name.invalid:1", "Echo");
   EXPECT_EQ(refused.code(), absl::StatusCode::kUnavailable) << refused;
-  EXPECT_THAT(std::string(refused.message()), ::testing::HasSubstr("no-such-name.invalid:1: its name does not resolve ("));
+  EXPECT_THAT(std::string(refused.message()),
+              ::testing::HasSubstr("no-such-name.invalid:1: its name does not resolve ("));
 }
 
 TEST_F(GrpcTest, PeersOnIpv6AreNamedAsPeopleWriteThem) {
