@@ -9,6 +9,7 @@
 #include <cstdlib>
 
 #include "absl/strings/match.h"
+#include "gmock/gmock.h"
 #include "millrace/base/file.h"
 #include "millrace/base/mutex.h"
 #include "millrace/base/thread_group.h"
