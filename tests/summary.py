@@ -51,6 +51,10 @@ def main():
     print(f"{counts}, in {args.seconds} s")
     total = programs + len(fuzzers)
     failed = min(total, len({b.split('.')[0] for b in bad})) if bad else 0
+    for case in suite.iter("testcase"):
+        if case.find("skipped") is not None:  # by its exit code (SKIP_RETURN_CODE); what it printed last says why
+            said = (case.findtext("system-out") or "").strip().splitlines() or ["no reason was given"]
+            print(f"  LEFT OUT {case.get('name')}: {said[-1]}")
     for name in args.flaky:
         print(f"  FLAKY  {name}")
     for name in bad:

@@ -28,7 +28,9 @@ namespace {
 
 // The part of a grace period that a server serves on, and how often it looks whether it still has to.
 constexpr double kServeOut = 0.8;
-constexpr absl::Duration kLookForSessions = absl::Milliseconds(20);
+constexpr absl::Duration kLookForSessions = absl::Milliseconds(50);
+// How long a client whose connections have all ended may take to connect again.
+constexpr absl::Duration kReturn = absl::Seconds(2);
 
 }  // namespace
 
@@ -183,14 +185,17 @@ Notice Server::ServeUntilNotice() {
 void Server::ServeOut(const Notice& notice) {
   if (HasLauncher() || std::getenv(kGraceVariable) == nullptr) return;
   const absl::Time deadline = Clock::Real()->Now() + kServeOut * notice.grace;
+  absl::Time alone_since = absl::InfiniteFuture();
   bool told = false;
   while (!worker()->ListSessions().empty()) {
-    const absl::Duration left = deadline - Clock::Real()->Now();
-    if (left <= absl::ZeroDuration()) return;
+    const absl::Time now = Clock::Real()->Now();
+    // A client that was killed closes nothing, and the last words of one that ended may not have come.
+    alone_since = worker()->HasAttendedSession() ? absl::InfiniteFuture() : std::min(alone_since, now);
+    if (now >= deadline || now - alone_since >= kReturn) return;
     if (!std::exchange(told, true))
       MR_LOG(Info, notice.SignalName(), ": ", task().name(), " serves until its sessions are closed, for ",
-             absl::FormatDuration(left), " at most");
-    state_->stopped.WaitFor(std::min(left, kLookForSessions));
+             absl::FormatDuration(absl::Trunc(deadline - now, absl::Milliseconds(100))), " at most");
+    state_->stopped.WaitFor(std::min(deadline - now, kLookForSessions));
     if (state_->stopped.HasBeenNotified()) return;
   }
 }

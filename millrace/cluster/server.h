@@ -112,8 +112,8 @@ class Server {
   // For a task that only serves, such as a ps: blocks until a notice (base/notice.h), then as ServeOut, and stops.
   Notice ServeUntilNotice();
   // What a task that serves owes the others after a notice: they need it until they have saved. Without a launcher,
-  // which has tasks that serve end last, it serves on while there are sessions, and for four fifths of MILLRACE_GRACE
-  // at most. Returns immediately under a launcher, or if MILLRACE_GRACE is not set.
+  // which has tasks that serve end last, it serves on while there are sessions whose clients are there, and for four
+  // fifths of MILLRACE_GRACE at most. Returns immediately under a launcher, or if MILLRACE_GRACE is not set.
   void ServeOut(const Notice& notice);
   // Ends running steps with UNAVAILABLE, frees the port and returns when nothing runs any more. May be called
   // repeatedly.

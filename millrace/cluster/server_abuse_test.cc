@@ -6,12 +6,16 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <optional>
 #include <random>
+#include <thread>
 
+#include "absl/cleanup/cleanup.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "millrace/base/fd.h"
 #include "millrace/base/file.h"
+#include "millrace/base/notice.h"
 #include "millrace/cluster/master/master.h"
 #include "millrace/cluster/server_testing.h"
 #include "millrace/cluster/task_service.h"
@@ -338,6 +342,27 @@ TEST_F(ServerAbuse, WorkerSessionsOfMastersThatDieAreForgotten) {
     EXPECT_EQ(server_->worker()->ListSessions().size(), 100u);
   }
   EXPECT_TRUE(Await([&] { return server_->worker()->ListSessions().empty(); }));
+}
+
+TEST(ServeOut, LastsAsLongAsAClientIsThere) {
+  setenv(kGraceVariable, "600", 1);
+  const absl::Cleanup unset = [] { unsetenv(kGraceVariable); };
+  const auto server = Server::CreateLocalServer().value();
+  auto master = std::make_optional<RawClient>(*server);
+  pb::CreateWorkerSessionRequest request;
+  request.set_session_handle("never closed");
+  ASSERT_EQ(master->Call("/tensorflow.WorkerService/CreateWorkerSession", net::Serialize(request)).status(),
+            absl::OkStatus());
+  Notification served;
+  std::thread serving([&] {
+    server->ServeOut({.grace = absl::Minutes(10)});
+    served.Notify();
+  });
+  EXPECT_FALSE(served.WaitFor(absl::Seconds(3)));
+  master.reset();  // as when its process is killed
+  EXPECT_TRUE(served.WaitFor(absl::Seconds(30)));
+  server->Stop();
+  serving.join();
 }
 
 }  // namespace

@@ -327,7 +327,8 @@ MonitoredSession::~MonitoredSession() {
 Status MonitoredSession::Run(HookedSignature* signature, absl::Span<const Tensor> feeds, const RunOptions& options,
                              RunMetadata* metadata, Tensors* results) {
   State& state = *state_;
-  if (!state.gate.Enter()) return WithSuffix(state.StoppedByNotice(), "; check ShouldStop before each run");
+  // Also for a loop that checks ShouldStop: the notice may come between that and this.
+  if (!state.gate.Enter()) return state.StoppedByNotice();
   const absl::Cleanup leave = [&] { state.gate.Leave(); };
   RunIdentity identity = options.identity;
   for (;; ++identity.attempt) {

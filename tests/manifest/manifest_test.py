@@ -1,16 +1,16 @@
 """manifest_test.py MILLRACE: what `millrace manifest` prints, judged by Kubernetes' schemas, Kubeflow's models, bash and the certificates' own rules."""
 
-import http.server
 import json
 import os
 import re
+import socket
 import ssl
 import subprocess
 import sys
 import tempfile
-import threading
 import unittest
 
+import api_server
 import kubernetes_validate
 import yaml
 from kubeflow_trainer_api.models.jobset_v1alpha2_job_set import JobsetV1alpha2JobSet
@@ -245,60 +245,20 @@ class ManifestTest(unittest.TestCase):
         self.assertIn("after --", run("--for", "slurm", program=()).stderr)
 
 
-class ApiServer(http.server.BaseHTTPRequestHandler):
-    """A pretend API server: Job train-worker runs until `ended` names its condition."""
-    ended = None
-    requests = []
-    refuse = 0
-
-    def answer(self, code, body):
-        self.send_response(code)
-        self.end_headers()
-        self.wfile.write(json.dumps(body).encode())
-
-    def do_GET(self):
-        ApiServer.requests.append(("GET", self.path, self.headers["Authorization"]))
-        conditions = [{"type": self.ended, "status": "True"}] if self.ended else []
-        self.answer(200, {"kind": "Job", "status": {"conditions": conditions}})
-
-    def do_DELETE(self):
-        ApiServer.requests.append(("DELETE", self.path, self.headers["Authorization"]))
-        if ApiServer.refuse:
-            ApiServer.refuse -= 1
-            return self.answer(503, {"kind": "Status"})
-        self.answer(200, {"kind": "Status"})
-        ApiServer.deleted.set()
-
-    def log_message(self, *args):
-        pass
-
-
 class EndWithJobTest(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = folder.name
-        manifest = run("--for", "kubernetes", "--image", "i")
-        secret = next(d for d in yaml.safe_load_all(manifest.stdout) if d["kind"] == "Secret")["stringData"]
-        for name, text in {**secret, "ca.crt": secret["ca.pem"], "token": "a token\n", "namespace": "ml"}.items():
-            with open(os.path.join(self.folder, name), "w") as f:
-                f.write(text)
-        ApiServer.requests, ApiServer.ended, ApiServer.refuse, ApiServer.deleted = [], None, 0, threading.Event()
-
-    def serve(self, host):
-        self.server = http.server.ThreadingHTTPServer((host, 0), ApiServer)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(os.path.join(self.folder, "cert.pem"), os.path.join(self.folder, "key.pem"))
-        self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
-        thread = threading.Thread(target=self.server.serve_forever)
-        thread.start()
-        self.addCleanup(thread.join)
-        self.addCleanup(self.server.server_close)
-        self.addCleanup(self.server.shutdown)
 
     def start(self, host="127.0.0.1"):
-        self.serve(host)
-        env = {**os.environ, "KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": str(self.server.server_port), "MILLRACE_SERVICE_ACCOUNT": self.folder}
+        """The command, which is told that the API server is at `host`."""
+        self.api = api_server.ApiServer(os.path.join(self.folder, "api"), socket.create_server((host, 0)), name="127.0.0.1")
+        self.addCleanup(self.api.close)
+        for name, text in (("ca.crt", self.api.authority), ("token", self.api.token), ("namespace", "ml")):
+            with open(os.path.join(self.folder, name), "w") as f:
+                f.write(text)
+        env = {**os.environ, "KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": str(self.api.port), "MILLRACE_SERVICE_ACCOUNT": self.folder}
         process = subprocess.Popen([MILLRACE, "end-with-job", "--job", "train-worker", "--statefulset", "train-ps", "--every", "0.05"],
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
         self.addCleanup(lambda: (process.kill(), process.communicate()))
@@ -307,27 +267,25 @@ class EndWithJobTest(unittest.TestCase):
     def test_the_set_is_removed_when_the_job_has_ended(self):
         for end in ("Complete", "Failed"):
             with self.subTest(end=end):
-                ApiServer.requests.clear()
-                ApiServer.deleted.clear()
-                ApiServer.ended, ApiServer.refuse = None, 1
                 process = self.start()
-                while len(ApiServer.requests) < 3:
+                self.api.refuse = 1
+                while len(self.api.requests) < 3:
                     pass
-                self.assertEqual({method for method, _, _ in ApiServer.requests}, {"GET"})
-                ApiServer.ended = end
-                self.assertTrue(ApiServer.deleted.wait(30))
+                self.assertEqual({method for method, _, _ in self.api.requests}, {"GET"})
+                self.api.ended = end
+                self.assertTrue(self.api.deleted.wait(30))
                 process.terminate()
                 out, err = process.communicate(timeout=30)
                 self.assertEqual(process.returncode, 0)
                 self.assertIn("Job train-worker: %s; the ps end" % end, out)
                 self.assertIn("answers 503", err)
-                self.assertEqual(ApiServer.requests[0], ("GET", "/apis/batch/v1/namespaces/ml/jobs/train-worker", "Bearer a token"))
-                self.assertEqual(ApiServer.requests[-1][:2], ("DELETE", "/apis/apps/v1/namespaces/ml/statefulsets/train-ps?propagationPolicy=Background"))
+                self.assertEqual(self.api.requests[0], ("GET", "/apis/batch/v1/namespaces/ml/jobs/train-worker", "Bearer a token"))
+                self.assertEqual(self.api.requests[-1][:2], ("DELETE", "/apis/apps/v1/namespaces/ml/statefulsets/train-ps?propagationPolicy=Background"))
 
     def test_a_server_with_another_name_gets_no_token(self):
         process = self.start(host="127.0.0.2")  # the certificate is not for it
         self.assertIn("certificate verify failed", process.stderr.readline())
-        self.assertEqual(ApiServer.requests, [])
+        self.assertEqual(self.api.requests, [])
 
     def test_outside_of_a_pod_it_says_so(self):
         env = {name: value for name, value in os.environ.items() if name != "KUBERNETES_SERVICE_HOST"}

@@ -3,6 +3,7 @@
 A machine is not on the network of this one, and nothing of it outlives the test: its processes end with the first of them, its links with it.
 """
 
+import ctypes
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import threading
 import time
 
 ISOLATED = ["unshare", "--net", "--pid", "--ipc", "--uts", "--mount", "--fork", "--kill-child", "--mount-proc"]
+CLONE_NEWNET = 0x40000000
 
 
 def enter_own_user_namespace():
@@ -22,6 +24,20 @@ def why_not():
     """Why there can be no machines here; None if there can."""
     tried = subprocess.run([*ISOLATED, "sh", "-c", "ip link add name bridge type bridge"], capture_output=True, text=True)
     return None if tried.returncode == 0 else "network namespaces are not available: " + tried.stderr.strip()
+
+
+def in_network(namespace, make):
+    """What `make` returns, called in the network that the file `namespace` stands for: sockets that it makes stay there."""
+    made = []
+
+    def call():
+        with open(namespace) as f:  # only this thread's network changes
+            if ctypes.CDLL(None, use_errno=True).setns(f.fileno(), CLONE_NEWNET) == 0:
+                made.append(make())
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join()
+    return made[0]
 
 
 class _Namespaces:
@@ -105,6 +121,11 @@ class Machine:
     def inside(self, *words):
         """The command that runs `words` there."""
         return self._namespaces.inside(*words)
+
+    @property
+    def network_namespace(self):
+        """The file that stands for its network."""
+        return "/proc/%s/ns/net" % self._namespaces.first
 
     def start(self, *words, environment=None):
         self._processes.append(Process(self.inside(*words), environment or {}))

@@ -114,6 +114,21 @@ void LeaseMonitor::Tick() {
   if (more && !ticking_) Schedule();
 }
 
+bool LeaseMonitor::AnyAttended() const {
+  const std::shared_ptr<LeaseClient> client = client_.lock();
+  if (client == nullptr) return false;
+  std::vector<std::string> callers;
+  for (const LeasedSession& session : client->ListLeased()) {
+    MutexLock lock(&session.lease->mu_);
+    if (options_.connections == nullptr || !session.idle || session.lease->peers_.empty()) return true;
+    callers.insert(callers.end(), session.lease->peers_.begin(), session.lease->peers_.end());
+  }
+  if (callers.empty()) return false;
+  const std::vector<net::ConnectionTable::State> states = options_.connections->Look(callers);
+  return std::any_of(states.begin(), states.end(),
+                     [](auto state) { return state != net::ConnectionTable::State::kGone; });
+}
+
 absl::Duration LeaseMonitor::GoneTooLong(SessionLease& lease, absl::Span<const net::ConnectionTable::State> callers,
                                          absl::Time now) const {
   const bool gone = std::all_of(callers.begin(), callers.end(),

@@ -75,6 +75,9 @@ class LeaseMonitor : public std::enable_shared_from_this<LeaseMonitor> {
   void Poke();
   // No check starts after this returns.
   void Stop();
+  // Whether there is a session whose client may come back to it: a caller's connection exists or may exist, a step is
+  // running, or it never had a caller.
+  bool AnyAttended() const;
 
  private:
   LeaseMonitor(LeaseOptions options, std::weak_ptr<LeaseClient> client)

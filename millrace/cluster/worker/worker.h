@@ -91,6 +91,8 @@ class Worker : public WorkerInterface,
   // sorted.
   std::vector<int64_t> ListSteps() const { return steps_->List(); }
   std::vector<std::shared_ptr<WorkerSession>> ListSessions() const { return sessions_->List(); }
+  // Whether there is a session whose client may come back to it (LeaseMonitor::AnyAttended).
+  bool HasAttendedSession() const { return leases_->AnyAttended(); }
   // All waits on this task, including those for tensors of other tasks; oldest first.
   std::vector<Wait> ListWaits() const;
   // Completed steps that the master of this task drove (counted by the master), and completed parts that ran here.

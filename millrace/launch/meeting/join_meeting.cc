@@ -1,6 +1,7 @@
 #include "millrace/launch/meeting/join_meeting.h"
 
 #include <netdb.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -27,6 +28,7 @@ constexpr absl::Duration kConnectLimit = absl::Seconds(3), kAnswerLimit = absl::
 constexpr int kFirstPauseMs = 4, kLongestPauseMs = 250;
 constexpr int kRanksPerMs = 4;
 constexpr int kQuickRounds = 100;
+constexpr int kRoundsToAllPorts = 8;
 constexpr size_t kMaxMeetingHosts = 64;
 
 int MillisecondsUntil(absl::Time deadline) {
@@ -53,15 +55,24 @@ Status Connect(int fd, const sockaddr* address, socklen_t size, absl::Time deadl
   return error == 0 ? absl::OkStatus() : Unavailable(strerror(error));
 }
 
-StatusOr<Fd> ConnectTcp(const std::string& host, int port, absl::Time deadline) {
+using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
+
+StatusOr<Addresses> LookUp(const std::string& host) {
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  const int error = getaddrinfo(host.c_str(), absl::StrCat(port).c_str(), &hints, &found);
+  const int error = getaddrinfo(host.c_str(), nullptr, &hints, &found);
   if (error != 0) return Unavailable("the name does not resolve (", gai_strerror(error), ")");
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, freeaddrinfo);
+  return Addresses(found, freeaddrinfo);
+}
+
+StatusOr<Fd> ConnectTcp(const addrinfo* addresses, int port, absl::Time deadline) {
   Status why = Unavailable("no address");
-  for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
+  for (const addrinfo* at = addresses; at != nullptr; at = at->ai_next) {
+    const bool is_ipv6 = at->ai_family == AF_INET6;
+    if (!is_ipv6 && at->ai_family != AF_INET) continue;
+    (is_ipv6 ? reinterpret_cast<sockaddr_in6*>(at->ai_addr)->sin6_port
+             : reinterpret_cast<sockaddr_in*>(at->ai_addr)->sin_port) = htons(static_cast<uint16_t>(port));
     Fd fd(socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!fd.ok()) continue;
     why = Connect(fd.get(), at->ai_addr, at->ai_addrlen, std::min(deadline, Clock::Real()->Now() + kConnectLimit));
@@ -131,10 +142,11 @@ StatusOr<JoinedMeeting> Introduce(Fd fd, const MeetingPoint& point, MeetingHello
   deadline = std::min(deadline, Clock::Real()->Now() + kAnswerLimit);
   MR_ASSIGN_OR_RETURN(hello.nonce, ReadGreeting(fd.get(), point.label, deadline));
   MR_ASSIGN_OR_RETURN(hello.key, net::RandomBytes(net::kSealKeySize));
-  MR_ASSIGN_OR_RETURN(const std::string sealed, point.guard->Seal(hello.Encode()));
+  const StatusOr<std::string> sealed = point.guard->Seal(hello.Encode());
+  if (!sealed.ok()) return FailedPrecondition(sealed.status().message());  // the same at every other address
   std::string bytes;
-  for (int i = 0; i < 4; ++i) bytes.push_back(static_cast<char>(sealed.size() >> (8 * i)));
-  MR_RETURN_IF_ERROR(WriteAll(fd.get(), bytes + sealed, deadline));
+  for (int i = 0; i < 4; ++i) bytes.push_back(static_cast<char>(sealed->size() >> (8 * i)));
+  MR_RETURN_IF_ERROR(WriteAll(fd.get(), bytes + *sealed, deadline));
   JoinedMeeting joined = {.socket = std::move(fd), .channel = std::make_shared<SealedChannel>(hello.key, true)};
   // The records' bytes arrive with their order; the welcome is the first record by itself.
   std::string text;
@@ -168,15 +180,19 @@ StatusOr<JoinedMeeting> JoinMeeting(const MeetingPoint& point, MeetingHello hell
   };
   int pause = std::clamp(hello.size / kRanksPerMs, kFirstPauseMs, kLongestPauseMs);
   for (int round = 0;; ++round) {
+    // Rank 0 takes the first port that is free: almost always the first of all.
+    const bool all_ports = round % kRoundsToAllPorts == kRoundsToAllPorts - 1 || round > kQuickRounds;
     if (round > kQuickRounds) pause = std::min(2 * pause, kLongestPauseMs);
     if (!point.local.empty()) {
       StatusOr<JoinedMeeting> joined = attempt("this host", ConnectLocal(point.local, deadline));
       if (joined.ok() || absl::IsFailedPrecondition(joined.status())) return joined;
     }
     for (size_t host = 0; host < std::min(point.hosts.size(), kMaxMeetingHosts); ++host) {
-      for (const int port : point.ports) {
-        const std::string name = net::JoinHostPort(point.hosts[host], port);
-        StatusOr<JoinedMeeting> joined = attempt(name, ConnectTcp(point.hosts[host], port, deadline));
+      const StatusOr<Addresses> addresses = LookUp(point.hosts[host]);
+      for (const int port : absl::MakeConstSpan(point.ports).subspan(0, all_ports ? point.ports.size() : 1)) {
+        StatusOr<JoinedMeeting> joined =
+            attempt(net::JoinHostPort(point.hosts[host], port),
+                    addresses.ok() ? ConnectTcp(addresses->get(), port, deadline) : StatusOr<Fd>(addresses.status()));
         if (joined.ok() || absl::IsFailedPrecondition(joined.status())) return joined;
         if (Clock::Real()->Now() >= deadline) break;
       }

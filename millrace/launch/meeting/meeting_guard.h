@@ -29,7 +29,7 @@ class MeetingGuard {
 // job's.
 StatusOr<std::unique_ptr<MeetingGuard>> MakeSecretGuard(absl::string_view secret, absl::string_view label);
 // munge, which Slurm uses itself: the same user on the nodes of one cluster. Its library is opened at run time;
-// UNAVAILABLE if that, or its daemon, is not there. `socket` is empty for the usual one.
+// UNAVAILABLE if that, or its daemon's socket, is not there. `socket` is empty for the usual one.
 StatusOr<std::unique_ptr<MeetingGuard>> MakeMungeGuard(const std::string& socket);
 // Nothing: for Unix sockets, whose ends compare the users themselves.
 std::unique_ptr<MeetingGuard> MakeSameUserGuard();

@@ -162,6 +162,41 @@ TEST(Meeting, WhoIsNoMeetingPlaceIsNamed) {
   thread.join();
 }
 
+TEST(Meeting, RankZeroIsFoundBehindPortsThatOthersHave) {
+  const MeetingPoint point = OnLoopback("job");
+  Meeting meeting(point);
+  MeetingPoint there = meeting.PointOf(point);
+  int free = 0;  // where rank 0 is looked for first
+  {
+    const StatusOr<net::TcpListeners> nobody = net::ListenTcp({"127.0.0.1", 0});
+    ASSERT_TRUE(nobody.ok());
+    free = nobody->port;
+  }
+  there.ports.insert(there.ports.begin(), free);
+  meeting.While([&] { EXPECT_TRUE(JoinMeeting(there, Rank(1), kLong).ok()); });
+  EXPECT_EQ(meeting.arrivals.size(), 1);
+}
+
+// As munge's, whose daemon has gone.
+class BrokenGuard : public MeetingGuard {
+ public:
+  std::string name() const override { return "munge"; }
+  StatusOr<std::string> Seal(absl::string_view) override { return Unavailable("munge: its daemon does not run"); }
+  StatusOr<std::string> Open(absl::string_view) override { return Unavailable("munge: its daemon does not run"); }
+};
+
+TEST(Meeting, WhoCannotProveWhoItIsSearchesNoLonger) {
+  const MeetingPoint point = OnLoopback("job");
+  Meeting meeting(point);
+  MeetingPoint there = meeting.PointOf(point);
+  there.guard = std::make_unique<BrokenGuard>();
+  meeting.While([&] {
+    const Status status = JoinMeeting(there, Rank(1), kLong).status();
+    EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+    EXPECT_THAT(status.message(), HasSubstr("munge: its daemon does not run"));
+  });
+}
+
 TEST(Meeting, ANameThatDoesNotResolveIsSaid) {
   MeetingPoint point = OnLoopback("job");
   point.hosts = {"a..b"};

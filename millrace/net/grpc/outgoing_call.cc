@@ -155,7 +155,7 @@ StatusOr<Bytes> GrpcOutgoingCall::Result(bool* answered) {
   if (from_handler) return FromGrpc(code_, details);
   if (code_ == GRPC_STATUS_UNAVAILABLE) channel_->OnUnavailable(connection_.get());
   const Status error = LocalError(details);
-  return Status(error.code(), WithPlainAddresses(error.message()));
+  return Status(error.code(), WithPlainLookup(WithPlainAddresses(error.message())));
 }
 
 Status GrpcOutgoingCall::LocalError(absl::string_view details) const {

@@ -44,4 +44,14 @@ std::string WithPlainAddresses(absl::string_view text) {
   return absl::StrReplaceAll(text, {{"%5B", "["}, {"%5D", "]"}, {"%25", "%"}});
 }
 
+std::string WithPlainLookup(absl::string_view text) {
+  // "DNS resolution failed for host:port: C-ares status is not ARES_SUCCESS qtype=A name=host is_balancer=0: WHY"
+  const size_t begin = text.find("DNS resolution failed for ");
+  const size_t end = text.find(" is_balancer=", begin == absl::string_view::npos ? 0 : begin);
+  if (begin == absl::string_view::npos || end == absl::string_view::npos) return std::string(text);
+  const size_t why = text.find(": ", end);
+  if (why == absl::string_view::npos) return std::string(text);
+  return absl::StrCat(text.substr(0, begin), "its name does not resolve (", text.substr(why + 2), ")");
+}
+
 }  // namespace millrace::net
