@@ -2,13 +2,13 @@
 #include <algorithm>
 
 #include "millrace/graph/gradient.h"
+#include "millrace/graph/host_memory.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/array/int_list.h"
 #include "millrace/ops/array/matrix_diagonals.h"
 #include "millrace/ops/array/partial_dims.h"
 #include "millrace/runtime/kernel_registry.h"
-#include "millrace/tensor/dispatch.h"
 
 namespace millrace {
 namespace {
@@ -74,27 +74,12 @@ class MatrixDiagKernel : public Kernel {
     dims.push_back(band.rows);
     dims.push_back(band.cols);
     MR_ASSIGN_OR_RETURN(const Shape shape, Shape::Make(dims));
-    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
-    const int64_t batch = shape.Product(0, lead);
-    const bool known = DispatchMove(out->dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      Build<T>(band, batch, longest, v1_ ? T{} : *ctx.input(4).raw<T>(), diagonal.raw<T>(), out->raw<T>());
-    });
-    return known ? absl::OkStatus() : InvalidArgument("MatrixDiag does not take ", out->dtype());
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateDeviceOutput(0, shape));
+    MR_RETURN_IF_ERROR(FillWithPadding(ctx, v1_ ? nullptr : &ctx.input(4), out));
+    return CopyBand(ctx, band, shape.Product(0, lead), longest, CopyDiagonals::kToMatrices, diagonal, out);
   }
 
  private:
-  template <typename T>
-  static void Build(const DiagonalBand& band, int64_t batch, int64_t longest, T padding, const T* from, T* to) {
-    const int64_t size = band.rows * band.cols;
-    std::fill_n(to, batch * size, padding);
-    for (int64_t b = 0; b < batch; ++b, from += band.count() * longest, to += size) {
-      ForEachDiagonal(band, longest, [&](int64_t at, int64_t stored, int64_t n) {
-        for (int64_t i = 0; i < n; ++i) to[at + i * (band.cols + 1)] = from[stored + i];
-      });
-    }
-  }
-
   const bool v1_;
   DiagonalBand alignment_;
 };
@@ -154,6 +139,7 @@ MILLRACE_OP(MatrixDiag)
     .Gradient(MatrixDiagGradient)
     .Summary("Matrices with the given diagonals.");
 MILLRACE_KERNEL(MatrixDiag, kCpu, MatrixDiagKernel);
+MILLRACE_KERNEL(MatrixDiag, kCuda, MatrixDiagKernel);
 
 MILLRACE_OP(MatrixDiagV2)
     .Input("diagonal: T")
@@ -167,6 +153,10 @@ MILLRACE_OP(MatrixDiagV2)
     .Gradient(MatrixDiagBandGradient)
     .Summary("Matrices with the given band of diagonals.");
 MILLRACE_KERNEL(MatrixDiagV2, kCpu, MatrixDiagKernel);
+MILLRACE_KERNEL(MatrixDiagV2, kCuda, MatrixDiagKernel);
+MILLRACE_HOST_MEMORY(MatrixDiagV2, "GPU", "k");
+MILLRACE_HOST_MEMORY(MatrixDiagV2, "GPU", "num_rows");
+MILLRACE_HOST_MEMORY(MatrixDiagV2, "GPU", "num_cols");
 
 MILLRACE_OP(MatrixDiagV3)
     .Input("diagonal: T")
@@ -181,6 +171,10 @@ MILLRACE_OP(MatrixDiagV3)
     .Gradient(MatrixDiagBandGradient)
     .Summary("Matrices with the given band of diagonals, with selectable alignment.");
 MILLRACE_KERNEL(MatrixDiagV3, kCpu, MatrixDiagKernel);
+MILLRACE_KERNEL(MatrixDiagV3, kCuda, MatrixDiagKernel);
+MILLRACE_HOST_MEMORY(MatrixDiagV3, "GPU", "k");
+MILLRACE_HOST_MEMORY(MatrixDiagV3, "GPU", "num_rows");
+MILLRACE_HOST_MEMORY(MatrixDiagV3, "GPU", "num_cols");
 
 }  // namespace
 }  // namespace millrace

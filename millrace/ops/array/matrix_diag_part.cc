@@ -2,13 +2,13 @@
 #include <algorithm>
 
 #include "millrace/graph/gradient.h"
+#include "millrace/graph/host_memory.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/array/int_list.h"
 #include "millrace/ops/array/matrix_diagonals.h"
 #include "millrace/ops/array/partial_dims.h"
 #include "millrace/runtime/kernel_registry.h"
-#include "millrace/tensor/dispatch.h"
 
 namespace millrace {
 namespace {
@@ -37,27 +37,12 @@ class MatrixDiagPartKernel : public Kernel {
     if (band.count() > 1) dims.push_back(band.count());
     dims.push_back(longest);
     MR_ASSIGN_OR_RETURN(const Shape shape, Shape::Make(dims));
-    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateOutput(0, shape));
-    const int64_t batch = input.shape().Product(0, rank - 2);
-    const bool known = DispatchMove(out->dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      Take<T>(band, batch, longest, v1_ ? T{} : *ctx.input(2).raw<T>(), input.raw<T>(), out->raw<T>());
-    });
-    return known ? absl::OkStatus() : InvalidArgument("MatrixDiagPart does not take ", out->dtype());
+    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.AllocateDeviceOutput(0, shape));
+    MR_RETURN_IF_ERROR(FillWithPadding(ctx, v1_ ? nullptr : &ctx.input(2), out));
+    return CopyBand(ctx, band, input.shape().Product(0, rank - 2), longest, CopyDiagonals::kToBand, input, out);
   }
 
  private:
-  template <typename T>
-  static void Take(const DiagonalBand& band, int64_t batch, int64_t longest, T padding, const T* from, T* to) {
-    const int64_t size = band.count() * longest;
-    std::fill_n(to, batch * size, padding);
-    for (int64_t b = 0; b < batch; ++b, from += band.rows * band.cols, to += size) {
-      ForEachDiagonal(band, longest, [&](int64_t at, int64_t stored, int64_t n) {
-        for (int64_t i = 0; i < n; ++i) to[stored + i] = from[at + i * (band.cols + 1)];
-      });
-    }
-  }
-
   const bool v1_;
   DiagonalBand alignment_;
 };
@@ -109,6 +94,7 @@ MILLRACE_OP(MatrixDiagPart)
     .Gradient(MatrixDiagPartGradient)
     .Summary("The diagonals of matrices.");
 MILLRACE_KERNEL(MatrixDiagPart, kCpu, MatrixDiagPartKernel);
+MILLRACE_KERNEL(MatrixDiagPart, kCuda, MatrixDiagPartKernel);
 
 MILLRACE_OP(MatrixDiagPartV2)
     .Input("input: T")
@@ -120,6 +106,8 @@ MILLRACE_OP(MatrixDiagPartV2)
     .Gradient(MatrixDiagPartV2Gradient)
     .Summary("A band of diagonals of matrices.");
 MILLRACE_KERNEL(MatrixDiagPartV2, kCpu, MatrixDiagPartKernel);
+MILLRACE_KERNEL(MatrixDiagPartV2, kCuda, MatrixDiagPartKernel);
+MILLRACE_HOST_MEMORY(MatrixDiagPartV2, "GPU", "k");
 
 MILLRACE_OP(MatrixDiagPartV3)
     .Input("input: T")
@@ -132,6 +120,8 @@ MILLRACE_OP(MatrixDiagPartV3)
     .Gradient(MatrixDiagPartV3Gradient)
     .Summary("A band of diagonals of matrices, with selectable alignment.");
 MILLRACE_KERNEL(MatrixDiagPartV3, kCpu, MatrixDiagPartKernel);
+MILLRACE_KERNEL(MatrixDiagPartV3, kCuda, MatrixDiagPartKernel);
+MILLRACE_HOST_MEMORY(MatrixDiagPartV3, "GPU", "k");
 
 }  // namespace
 }  // namespace millrace

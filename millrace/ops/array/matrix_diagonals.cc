@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "millrace/ops/array/int_list.h"
+#include "millrace/ops/kernels/strided_copy.h"
 
 namespace millrace {
 
@@ -60,6 +61,36 @@ Status ReadAlignment(const Node& node, DiagonalBand* band) {
   band->left_super = align == "LEFT_LEFT" || align == "LEFT_RIGHT";
   band->left_sub = align == "LEFT_LEFT" || align == "RIGHT_LEFT";
   return absl::OkStatus();
+}
+
+Status CopyBand(KernelContext& ctx, const DiagonalBand& band, int64_t batch, int64_t longest, CopyDiagonals direction,
+                const Tensor& from, Tensor* to) {
+  for (int64_t d = band.upper; d >= band.lower; --d) {
+    const int64_t n = band.Length(d);
+    if (n <= 0 || batch == 0) continue;
+    const int64_t in_matrix = d >= 0 ? d : -d * band.cols;
+    const int64_t in_band = (band.upper - d) * longest + band.Shift(d, longest);
+    const int64_t matrix = band.rows * band.cols, stored = band.count() * longest;
+    CopyBox box;
+    if (direction == CopyDiagonals::kToBand) {
+      box.Add(batch, matrix, stored);
+      box.Add(n, band.cols + 1, 1);
+      MR_RETURN_IF_ERROR(StridedCopy(ctx, std::move(box), from, in_matrix, to, in_band));
+    } else {
+      box.Add(batch, stored, matrix);
+      box.Add(n, 1, band.cols + 1);
+      MR_RETURN_IF_ERROR(StridedCopy(ctx, std::move(box), from, in_band, to, in_matrix));
+    }
+  }
+  return absl::OkStatus();
+}
+
+Status FillWithPadding(KernelContext& ctx, const Tensor* padding, Tensor* to) {
+  if (to->num_elements() == 0) return absl::OkStatus();
+  if (padding == nullptr) return ClearTensor(ctx, to);
+  CopyBox all;
+  all.Add(to->num_elements(), 0, 1);
+  return StridedCopy(ctx, std::move(all), *padding, 0, to, 0);
 }
 
 }  // namespace millrace

@@ -34,16 +34,13 @@ Status ReadDiagonals(const Tensor& k, DiagonalBand* band);
 // Takes the alignment from the attr `align`; the first versions of the ops have none and align left.
 Status ReadAlignment(const Node& node, DiagonalBand* band);
 
-// Calls copy(i, j, n) for each diagonal of one matrix: n elements from offset i of the matrix, at a
-// stride of cols + 1, and offset j of the band, contiguous.
-template <typename Copy>
-void ForEachDiagonal(const DiagonalBand& band, int64_t longest, Copy copy) {
-  for (int64_t d = band.upper; d >= band.lower; --d) {
-    const int64_t n = band.Length(d);
-    if (n <= 0) continue;
-    const int64_t at = d >= 0 ? d : -d * band.cols;
-    copy(at, (band.upper - d) * longest + band.Shift(d, longest), n);
-  }
-}
+// Copies all diagonals of `batch` matrices to the band in which they are stored, each row of it `longest` elements
+// long, or from there; in host or device memory.
+enum class CopyDiagonals { kToBand, kToMatrices };
+Status CopyBand(KernelContext& ctx, const DiagonalBand& band, int64_t batch, int64_t longest, CopyDiagonals direction,
+                const Tensor& from, Tensor* to);
+
+// Writes the padding, a scalar, to all elements; zeros if it is null.
+Status FillWithPadding(KernelContext& ctx, const Tensor* padding, Tensor* to);
 
 }  // namespace millrace

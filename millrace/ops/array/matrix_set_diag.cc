@@ -1,11 +1,11 @@
 // MatrixSetDiag, MatrixSetDiagV2 and MatrixSetDiagV3: matrices with their diagonals replaced.
 #include "millrace/graph/gradient.h"
+#include "millrace/graph/host_memory.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/ops/array/matrix_diagonals.h"
+#include "millrace/ops/kernels/strided_copy.h"
 #include "millrace/runtime/kernel_registry.h"
-#include "millrace/tensor/copy_elements.h"
-#include "millrace/tensor/dispatch.h"
 
 namespace millrace {
 namespace {
@@ -35,29 +35,19 @@ class MatrixSetDiagKernel : public Kernel {
       return InvalidArgument("diagonal must have shape ", wanted.ToString(), " for diagonals ", band.lower, " to ",
                              band.upper, " of matrices ", shape.ToString(), ", got ", diagonal.shape().ToString());
     }
-    MR_ASSIGN_OR_RETURN(Tensor * out, ctx.ForwardOrAllocateOutput({0}, 0, shape));
+    const bool forwards = ctx.device()->shares_host_memory();
+    MR_ASSIGN_OR_RETURN(Tensor * out,
+                        forwards ? ctx.ForwardOrAllocateOutput({0}, 0, shape) : ctx.AllocateDeviceOutput(0, shape));
+    if (shape.num_elements() == 0) return absl::OkStatus();
     if (out->raw_data() != before) {
-      CopyElements(out->dtype(), before, 0, out->raw_data(), 0, shape.num_elements());
+      CopyBox all;
+      all.Add(shape.num_elements(), 1, 1);
+      MR_RETURN_IF_ERROR(StridedCopy(ctx, std::move(all), ctx.input(0), 0, out, 0));
     }
-    const int64_t batch = shape.Product(0, rank - 2);
-    DispatchMove(out->dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      Put<T>(band, batch, diagonal.raw<T>(), out->raw<T>());
-    });
-    return absl::OkStatus();
+    return CopyBand(ctx, band, shape.Product(0, rank - 2), band.Longest(), CopyDiagonals::kToMatrices, diagonal, out);
   }
 
  private:
-  template <typename T>
-  static void Put(const DiagonalBand& band, int64_t batch, const T* from, T* to) {
-    const int64_t longest = band.Longest();
-    for (int64_t b = 0; b < batch; ++b, from += band.count() * longest, to += band.rows * band.cols) {
-      ForEachDiagonal(band, longest, [&](int64_t at, int64_t stored, int64_t n) {
-        for (int64_t i = 0; i < n; ++i) to[at + i * (band.cols + 1)] = from[stored + i];
-      });
-    }
-  }
-
   const bool v1_;
   DiagonalBand alignment_;
 };
@@ -98,6 +88,7 @@ MILLRACE_OP(MatrixSetDiag)
     .Gradient(MatrixSetDiagGradient)
     .Summary("Replaces the diagonals of matrices.");
 MILLRACE_KERNEL(MatrixSetDiag, kCpu, MatrixSetDiagKernel);
+MILLRACE_KERNEL(MatrixSetDiag, kCuda, MatrixSetDiagKernel);
 
 MILLRACE_OP(MatrixSetDiagV2)
     .Input("input: T")
@@ -109,6 +100,8 @@ MILLRACE_OP(MatrixSetDiagV2)
     .Gradient(MatrixSetDiagBandGradient)
     .Summary("Replaces a band of diagonals of matrices.");
 MILLRACE_KERNEL(MatrixSetDiagV2, kCpu, MatrixSetDiagKernel);
+MILLRACE_KERNEL(MatrixSetDiagV2, kCuda, MatrixSetDiagKernel);
+MILLRACE_HOST_MEMORY(MatrixSetDiagV2, "GPU", "k");
 
 MILLRACE_OP(MatrixSetDiagV3)
     .Input("input: T")
@@ -121,6 +114,8 @@ MILLRACE_OP(MatrixSetDiagV3)
     .Gradient(MatrixSetDiagBandGradient)
     .Summary("Replaces a band of diagonals of matrices, with selectable alignment.");
 MILLRACE_KERNEL(MatrixSetDiagV3, kCpu, MatrixSetDiagKernel);
+MILLRACE_KERNEL(MatrixSetDiagV3, kCuda, MatrixSetDiagKernel);
+MILLRACE_HOST_MEMORY(MatrixSetDiagV3, "GPU", "k");
 
 }  // namespace
 }  // namespace millrace

@@ -378,6 +378,65 @@ struct Relu6GradFn {
     return ((x > T(0)) & (x < T(6))) ? dy : T(0);
   }
 };
+// Of x, exp(x) and log(1 + exp(x)): if exp(x) + 1 rounds to exp(x) or 1, the result is x or exp(x).
+struct SoftplusFn {
+  template <typename T>
+  MR_FN static T Of(T x, T exp, T log) {
+    const T threshold = sizeof(T) == 8 ? T(-34.043653389117155) : T(-13.942385152878742);  // log(epsilon) + 2
+    return x > -threshold ? x : (x < threshold ? exp : log);
+  }
+  template <typename T>
+  MR_FN T operator()(T x) const {
+    const T exp = std::exp(x);
+    return Of(x, exp, std::log1p(exp));
+  }
+};
+// Of the gradient and x, or exp(-x).
+struct SoftplusGradFn {
+  template <typename T>
+  MR_FN static T Of(T dy, T exp) {
+    return dy / (exp + T(1));
+  }
+  template <typename T>
+  MR_FN T operator()(T dy, T x) const {
+    return Of(dy, std::exp(-x));
+  }
+};
+// Of x and exp(x) - 1.
+struct EluFn {
+  template <typename T>
+  MR_FN static T Of(const T& x, const T& expm1) {
+    return x < T(0) ? expm1 : x;
+  }
+  template <typename T>
+  MR_FN T operator()(T x) const {
+    return Of(x, std::expm1(x));
+  }
+};
+struct EluGradFn {
+  template <typename T>
+  MR_FN T operator()(T dy, T y) const {
+    return y < T(0) ? (y + T(1)) * dy : dy;
+  }
+};
+struct SeluFn {
+  static constexpr double kScale = 1.0507009873554804934193349852946;
+  static constexpr double kScaleAlpha = 1.7580993408473768599402175208123;
+  template <typename T>
+  MR_FN static T Of(const T& x, const T& expm1) {
+    return x < T(0) ? T(kScaleAlpha) * expm1 : T(kScale) * x;
+  }
+  template <typename T>
+  MR_FN T operator()(T x) const {
+    return Of(x, std::expm1(x));
+  }
+};
+struct SeluGradFn {
+  template <typename T>
+  MR_FN T operator()(T dy, T y) const {
+    return y < T(0) ? dy * (y + T(SeluFn::kScaleAlpha)) : dy * T(SeluFn::kScale);
+  }
+};
 struct SelectFn {
   template <typename T>
   MR_FN T operator()(bool condition, T a, T b) const {

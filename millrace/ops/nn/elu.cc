@@ -3,6 +3,7 @@
 
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/op_schema.h"
+#include "millrace/ops/kernels/functors.h"
 #include "millrace/ops/kernels/vector_math.h"
 #include "millrace/ops/nn/activation_kernels.h"
 
@@ -10,8 +11,6 @@ namespace millrace {
 namespace {
 
 // The constants with which Selu preserves mean 0 and variance 1.
-constexpr double kScale = 1.0507009873554804934193349852946;
-constexpr double kScaleAlpha = 1.7580993408473768599402175208123;
 
 Status EluGradient(GradientContext& c) {
   c.set_input_grad(0, c.Op("EluGrad", {c.grad(), c.output(0)}));
@@ -77,54 +76,40 @@ void ExpMinusOne(const double* x, double* y, int64_t n) {
   for (int64_t i = 0; i < n; ++i) y[i] = std::expm1(x[i]);
 }
 
-// y = above * x where x >= 0, below * (exp(x) - 1) elsewhere.
-template <typename C>
-void LinearOrExponential(C above, C below, const C* x, C* y, int64_t n) {
+// The function of x and of exp(x) - 1, which is computed where an x is negative.
+template <typename Fn, typename C>
+void LinearOrExponential(const C* x, C* y, int64_t n) {
   C e[kConvertBlock];
   for (int64_t begin = 0; begin < n; begin += kConvertBlock, x += kConvertBlock, y += kConvertBlock) {
     const int64_t size = std::min(kConvertBlock, n - begin);
     int negative = 0;
     for (int64_t i = 0; i < size; ++i) negative |= x[i] < C(0);
     if (negative != 0) ExpMinusOne(x, e, size);
-    for (int64_t i = 0; i < size; ++i) y[i] = x[i] < C(0) ? below * e[i] : above * x[i];
+    for (int64_t i = 0; i < size; ++i) y[i] = Fn::Of(x[i], e[i]);
   }
 }
 
-struct EluOp {
-  explicit EluOp(KernelInit&) {}
+template <typename Fn>
+struct LinearOrExponentialOp {
+  explicit LinearOrExponentialOp(KernelInit&) {}
   template <typename C>
   void operator()(const C* x, C* y, int64_t n) const {
-    LinearOrExponential(C(1), C(1), x, y, n);
+    LinearOrExponential<Fn>(x, y, n);
   }
 };
-struct EluGradOp {
-  explicit EluGradOp(KernelInit&) {}
+template <typename Fn>
+struct FromOutputOp {
+  explicit FromOutputOp(KernelInit&) {}
   template <typename C>
   void operator()(const C* dy, const C* y, C* dx, int64_t n) const {
-    for (int64_t i = 0; i < n; ++i) dx[i] = y[i] < C(0) ? (y[i] + C(1)) * dy[i] : dy[i];
-  }
-};
-struct SeluOp {
-  explicit SeluOp(KernelInit&) {}
-  template <typename C>
-  void operator()(const C* x, C* y, int64_t n) const {
-    LinearOrExponential(C(kScale), C(kScaleAlpha), x, y, n);
-  }
-};
-struct SeluGradOp {
-  explicit SeluGradOp(KernelInit&) {}
-  template <typename C>
-  void operator()(const C* dy, const C* y, C* dx, int64_t n) const {
-    for (int64_t i = 0; i < n; ++i) {
-      dx[i] = y[i] < C(0) ? dy[i] * (y[i] + C(kScaleAlpha)) : dy[i] * C(kScale);
-    }
+    for (int64_t i = 0; i < n; ++i) dx[i] = Fn()(dy[i], y[i]);
   }
 };
 
-MILLRACE_KERNEL(Elu, kCpu, ActivationKernel<EluOp, FloatTypes>);
-MILLRACE_KERNEL(EluGrad, kCpu, ActivationGradKernel<EluGradOp, FloatTypes>);
-MILLRACE_KERNEL(Selu, kCpu, ActivationKernel<SeluOp, FloatTypes>);
-MILLRACE_KERNEL(SeluGrad, kCpu, ActivationGradKernel<SeluGradOp, FloatTypes>);
+MILLRACE_KERNEL(Elu, kCpu, ActivationKernel<LinearOrExponentialOp<EluFn>, FloatTypes>);
+MILLRACE_KERNEL(EluGrad, kCpu, ActivationGradKernel<FromOutputOp<EluGradFn>, FloatTypes>);
+MILLRACE_KERNEL(Selu, kCpu, ActivationKernel<LinearOrExponentialOp<SeluFn>, FloatTypes>);
+MILLRACE_KERNEL(SeluGrad, kCpu, ActivationGradKernel<FromOutputOp<SeluGradFn>, FloatTypes>);
 
 }  // namespace
 }  // namespace millrace

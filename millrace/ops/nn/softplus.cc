@@ -1,9 +1,9 @@
 // Softplus and Softsign.
 #include <cmath>
-#include <limits>
 
 #include "millrace/graph/gradient.h"
 #include "millrace/graph/op_schema.h"
+#include "millrace/ops/kernels/functors.h"
 #include "millrace/ops/kernels/vector_math.h"
 #include "millrace/ops/nn/activation_kernels.h"
 
@@ -69,18 +69,14 @@ void LogOnePlus(const double* x, double* y, int64_t n) {
 
 struct SoftplusOp {
   explicit SoftplusOp(KernelInit&) {}
-  // If exp(x) + 1 rounds to exp(x) or 1, the result is x or exp(x).
   template <typename C>
   void operator()(const C* x, C* y, int64_t n) const {
-    const C threshold = std::log(std::numeric_limits<C>::epsilon()) + C(2);
     C e[kConvertBlock], log[kConvertBlock];
     for (int64_t begin = 0; begin < n; begin += kConvertBlock, x += kConvertBlock, y += kConvertBlock) {
       const int64_t size = std::min(kConvertBlock, n - begin);
       vector::Exp(x, e, size);
       LogOnePlus(e, log, size);
-      for (int64_t i = 0; i < size; ++i) {
-        y[i] = x[i] > -threshold ? x[i] : (x[i] < threshold ? e[i] : log[i]);
-      }
+      for (int64_t i = 0; i < size; ++i) y[i] = SoftplusFn::Of(x[i], e[i], log[i]);
     }
   }
 };
@@ -93,7 +89,7 @@ struct SoftplusGradOp {
       const int64_t size = std::min(kConvertBlock, n - begin);
       for (int64_t i = 0; i < size; ++i) e[i] = -x[begin + i];
       vector::Exp(e, e, size);
-      for (int64_t i = 0; i < size; ++i) dx[begin + i] = dy[begin + i] / (e[i] + C(1));
+      for (int64_t i = 0; i < size; ++i) dx[begin + i] = SoftplusGradFn::Of(dy[begin + i], e[i]);
     }
   }
 };

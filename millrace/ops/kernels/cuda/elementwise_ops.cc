@@ -44,6 +44,9 @@ std::vector<ElementwiseOp> Make() {
   unary("IsFinite", "IsFiniteFn", CudaRealFloats());
   unary("Relu", "ReluFn", CudaReals());
   unary("Relu6", "Relu6Fn", CudaReals());
+  unary("Softplus", "SoftplusFn", CudaRealFloats());
+  unary("Elu", "EluFn", CudaRealFloats());
+  unary("Selu", "SeluFn", CudaRealFloats());
   unary("ZerosLike", "ZeroFn", CudaReals());
   unary("OnesLike", "OneFn", CudaReals());
   ops.push_back({"LogicalNot", "NotFn", 1, nullptr, {}});
@@ -73,6 +76,9 @@ std::vector<ElementwiseOp> Make() {
   binary("InvGrad", "ReciprocalGradFn", CudaRealFloats(), false);
   binary("ReluGrad", "ReluGradFn", CudaReals(), false);
   binary("Relu6Grad", "Relu6GradFn", CudaReals(), false);
+  binary("SoftplusGrad", "SoftplusGradFn", CudaRealFloats(), false);
+  binary("EluGrad", "EluGradFn", CudaRealFloats(), false);
+  binary("SeluGrad", "SeluGradFn", CudaRealFloats(), false);
   ops.push_back({"LogicalAnd", "LogicalAndFn", 2, nullptr, {}});
   ops.push_back({"LogicalOr", "LogicalOrFn", 2, nullptr, {}});
   ops.push_back({"SelectV2", "SelectFn", 3, "T", CudaReals()});

@@ -1,6 +1,8 @@
 // Every program that an op may need compiles for an H200, on machines without a GPU.
 #include "millrace/ops/kernels/cuda/elementwise_program.h"
 
+#include <array>
+#include <limits>
 #include <map>
 
 #include "absl/algorithm/container.h"
@@ -69,7 +71,13 @@ TEST(ElementwiseProgram, EveryOpGivesWhatTheCpuGives) {
       SCOPED_TRACE(absl::StrCat(ops[k]->name, " of ", DTypeName(dtype)));
       const ElementwiseProgram shape = ProgramOf(*ops[k], dtype);
       std::vector<Tensor> inputs;
-      for (size_t i = 0; i < shape.inputs.size(); ++i) inputs.push_back(Noise(shape.inputs[i], Shape({70}), 5 + i));
+      for (size_t i = 0; i < shape.inputs.size(); ++i) {
+        inputs.push_back(Noise(shape.inputs[i], Shape({70}), static_cast<uint32_t>(5 + i)).Clone());
+        if (inputs[i].dtype() != DType::kFloat) continue;
+        constexpr float kInfinity = std::numeric_limits<float>::infinity(), kNan = kInfinity - kInfinity;
+        std::copy_n(std::array<float, 7>{kInfinity, -kInfinity, kNan, 0, -0.0f, 30, -30}.begin(), 7,
+                    inputs[i].data<float>() + 8 * i);
+      }
       const Tensor want = OnCpu(ops[k]->name, inputs, {})[0];
       if (ops[k]->swapped) std::swap(inputs[0], inputs[1]);
       Tensor got(want.dtype(), want.shape());

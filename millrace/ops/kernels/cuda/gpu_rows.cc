@@ -84,6 +84,10 @@ Status CheckIndicesIfAsked(const CudaCall& call, const Tensor& indices, const Ro
                            bool negative_is_none) {
   if (!ChecksIndices()) return absl::OkStatus();
   MR_ASSIGN_OR_RETURN(const Tensor host, OnHost(call, indices));
+  return CheckIndices(host, form, is_coordinates, negative_is_none);
+}
+
+Status CheckIndices(const Tensor& host, const RowIndex& form, bool is_coordinates, bool negative_is_none) {
   absl::Span<const int64_t> dims = host.shape().dims();
   if (is_coordinates) dims.remove_suffix(1);
   const int64_t n = form.depth == 0 ? 0 : host.num_elements() / form.depth;

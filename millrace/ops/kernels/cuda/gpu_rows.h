@@ -37,6 +37,9 @@ struct GatherForm {
 Status CheckIndicesIfAsked(const CudaCall& call, const Tensor& indices, const RowIndex& form, bool is_coordinates,
                            bool negative_is_none = false);
 
+// What it checks, of indices in host memory.
+Status CheckIndices(const Tensor& host, const RowIndex& form, bool is_coordinates, bool negative_is_none);
+
 // The most bytes, up to 16, that rows of so many bytes at these addresses may be copied in at once.
 int WidestElement(int64_t row_bytes, std::initializer_list<const void*> addresses);
 

@@ -94,7 +94,9 @@ __device__ inline void ScanLongLines(int64_t lines, int64_t n, int64_t inner, in
         __syncthreads();
       }
       if (i < n) {
-        y[at] = Narrow<T>(!exclusive ? combine(before, sums[here]) : here == 0 ? before : combine(before, sums[here - 1]));
+        y[at] = Narrow<T>(!exclusive  ? combine(before, sums[here])
+                          : here == 0 ? before
+                                      : combine(before, sums[here - 1]));
       }
       before = combine(before, sums[kLineThreads - 1]);
       __syncthreads();
@@ -102,8 +104,8 @@ __device__ inline void ScanLongLines(int64_t lines, int64_t n, int64_t inner, in
   }
 }
 
-// Whether the target of each row of `width` numbers is among its k largest. A block of 32 x 8 threads has 8 rows, one of
-// 256 x 1 has one.
+// Whether the target of each row of `width` numbers is among its k largest. A block of 32 x 8 threads has 8 rows, one
+// of 256 x 1 has one.
 template <typename Target>
 __device__ inline void InTopKRows(int64_t rows, int64_t width, int64_t k, const float* x, const Target* targets,
                                   bool* out) {

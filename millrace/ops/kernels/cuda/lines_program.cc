@@ -39,8 +39,7 @@ extern "C" __global__ void $1(int64_t lines, int64_t n, int64_t inner, int exclu
 }
 )text";
   const std::string element = absl::StrCat("using Element = ", ProgramTypeName(dtype), ";");
-  return LinesText(
-      absl::StrCat(element, absl::Substitute(kText, kScanShort, kScanLong, "Element", combine, identity)));
+  return LinesText(absl::StrCat(element, absl::Substitute(kText, kScanShort, kScanLong, "Element", combine, identity)));
 }
 
 std::string LinesProgram::TopK(DType dtype, DType index) {
@@ -64,8 +63,8 @@ extern "C" __global__ void $3(int64_t rows, int64_t n, int64_t k, const int* pla
   });
 }
 )text";
-  return LinesText(absl::Substitute(kText, kPlaces, kSortPieces, kMergeRuns, kTake, ProgramTypeName(dtype),
-                                    ProgramTypeName(index)));
+  return LinesText(
+      absl::Substitute(kText, kPlaces, kSortPieces, kMergeRuns, kTake, ProgramTypeName(dtype), ProgramTypeName(index)));
 }
 
 std::string LinesProgram::InTopK(DType target) {

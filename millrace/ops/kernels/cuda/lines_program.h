@@ -20,8 +20,8 @@ struct LinesProgram {
   static std::string Scan(const std::string& combine, const std::string& identity, DType dtype);
 
   // Rows and their width; the address of the places (int). Then rows, width, addresses of elements and places, of
-  // kSortedByBlock threads to a block. Then rows, width, the length of sorted runs, addresses of elements, of places and
-  // of merged places. Then rows, width, k, addresses of places, elements, values and indices.
+  // kSortedByBlock threads to a block. Then rows, width, the length of sorted runs, addresses of elements, of places
+  // and of merged places. Then rows, width, k, addresses of places, elements, values and indices.
   static constexpr char kPlaces[] = "millrace_places";
   static constexpr char kSortPieces[] = "millrace_sort_pieces";
   static constexpr char kMergeRuns[] = "millrace_merge_runs";

@@ -123,6 +123,15 @@ TEST(RowsProgram, GathersZerosForIndicesOutOfRange) {
   ExpectSame(got, Tensor::Of<float>({3, 2}, {0, 0, row[0], row[1], 0, 0}));
 }
 
+TEST(RowsProgram, TheFirstIndexOutOfRangeIsNamed) {
+  const Tensor rows = Tensor::Of<int32_t>({2, 2}, {0, 4, 7, -1});
+  EXPECT_TRUE(CheckIndices(rows, RowIndex::Of(8), false, true).ok());
+  EXPECT_EQ(CheckIndices(rows, RowIndex::Of(8), false, false).message(), "indices[1,1] = -1 is not in [0, 8)");
+  EXPECT_EQ(CheckIndices(rows, RowIndex::Of(5), false, false).message(), "indices[1,0] = 7 is not in [0, 5)");
+  const RowIndex pair = RowIndex::Of(std::vector<int64_t>{8, 4}).value();
+  EXPECT_EQ(CheckIndices(rows, pair, true, false).message(), "indices[0] = [0, 4] does not index into [8,4]");
+}
+
 // The sorted slots of indices, as GpuRowOrder::Sort gets them.
 std::vector<uint64_t> Sorted(const Tensor& indices, RowIndex form, int64_t n) {
   HostProgram make(RowsProgram::Slots(indices.dtype()), {RowsProgram::kSlots});

@@ -129,7 +129,7 @@ TEST_P(OptimizerPrograms, UpdateRowsAsTheCpuInTheOrderOfTheIndices) {
     for (const void*& address : addresses) arguments.push_back(&address);
     LaunchRows(program, OptimizerProgram::kRowsKernel, arguments);
     ASSERT_EQ(c.want.size(), got.size());
-    for (size_t i = 0; i < got.size(); ++i) ExpectNear(got[i], c.want[i]);
+    for (size_t i = 0; i < got.size(); ++i) ExpectSame(got[i], c.want[i]);
   }
   EXPECT_GE(by_rows, 9);
 }

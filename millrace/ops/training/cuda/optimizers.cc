@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "absl/strings/match.h"
-#include "millrace/ops/kernels/cuda/compiled_kernels.h"
 #include "millrace/ops/kernels/cuda/cuda_call.h"
 #include "millrace/ops/kernels/cuda/gpu_rows.h"
 #include "millrace/ops/training/cuda/optimizer_program.h"
@@ -15,21 +14,14 @@ namespace {
 class CudaOptimizerKernel : public OptimizerKernel {
  public:
   CudaOptimizerKernel(KernelInit& init, const GpuOptimizer& op, absl::Span<const char* const> scalars, const char* flag)
-      : OptimizerKernel(init, op.program.variables, scalars, flag), program_(op.program) {
-    const int ordinal = CudaDevice::GpuOf(init.device())->ordinal();
-    StatusOr<cudaKernel_t> kernel =
-        op.by_rows ? CompiledKernel(program_.RowsText(dtype()), OptimizerProgram::kRowsKernel, ordinal)
-                   : CompiledKernel(program_.Text(dtype()), OptimizerProgram::kKernel, ordinal);
-    if (kernel.ok()) {
-      kernel_ = *kernel;
-    } else {
-      init.Fail(kernel.status());
-    }
-    if (op.by_rows) {
-      DType index = DType::kInvalid;
-      init.Attr("Tindices", &index);
-      init.Fail(order_.Init(index, ordinal));
-    }
+      : OptimizerKernel(init, op.program.variables, scalars, flag),
+        program_(op.program),
+        kernel_(op.by_rows ? CompileFor(init, program_.RowsText(dtype()), OptimizerProgram::kRowsKernel)
+                           : CompileFor(init, program_.Text(dtype()), OptimizerProgram::kKernel)) {
+    if (!op.by_rows) return;
+    DType index = DType::kInvalid;
+    init.Attr("Tindices", &index);
+    init.Fail(order_.Init(index, CudaDevice::GpuOf(init.device())->ordinal()));
   }
 
  protected:
@@ -84,7 +76,7 @@ class CudaOptimizerKernel : public OptimizerKernel {
   }
 
   const OptimizerProgram program_;
-  cudaKernel_t kernel_ = nullptr;
+  const cudaKernel_t kernel_;
   GpuRowOrder order_;
 };
 
