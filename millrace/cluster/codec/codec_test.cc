@@ -363,6 +363,21 @@ TEST(Codec, CarriesDeadValuesAndWritesTheTensorLast) {
   EXPECT_EQ(EncodeRecvTensorAnswer({Tensor(), false}, 7).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
+// The values of a dead tensor mean nothing; bytes that are no TensorProto are an error all the same.
+TEST(Codec, ADeadValueHasAWellFormedTensor) {
+  // is_dead, and a tensor of an unknown type with float_val in `size` bytes.
+  const auto dead = [](char size) {
+    const std::string tensor = absl::StrCat(std::string("\x2a"), std::string(1, size), std::string(size, '\0'));
+    return net::Bytes::Of(absl::StrCat("\x10\x01\x0a", std::string(1, static_cast<char>(tensor.size())), tensor));
+  };
+  EXPECT_TRUE(DecodeRecvTensorAnswer(dead(8), Allocator::Heap()).value().is_dead);
+  const Status status = DecodeRecvTensorAnswer(dead(7), Allocator::Heap()).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  EXPECT_THAT(status.message(), HasSubstr("tensor of RecvTensorResponse: "));
+  for (const char size : {7, 8})
+    EXPECT_EQ(CheckAgainstProtobuf("RecvTensorResponse", dead(size)), absl::OkStatus()) << int{size};
+}
+
 TEST(Codec, SaysWhichVariantStaysInItsProcess) {
   class Private : public VariantValue {
     absl::string_view TypeName() const override { return "Private"; }

@@ -114,9 +114,9 @@ StatusOr<RendezvousItem> DecodeRecvTensorAnswer(const net::Bytes& bytes, Allocat
   }
   MR_RETURN_IF_ERROR(in.End("RecvTensorResponse"));
   RepeatLimit repeats;
-  if (Status s = tensor.Read(allocator, &repeats, &item.tensor); !s.ok() && !item.is_dead) {
-    return WithPrefix("tensor of RecvTensorResponse: ", s);
-  }
+  Status read = tensor.Read(allocator, &repeats, &item.tensor);
+  if (!read.ok() && item.is_dead) read = tensor.CheckMessage();  // the values of a dead tensor mean nothing
+  if (!read.ok()) return WithPrefix("tensor of RecvTensorResponse: ", read);
   return item;
 }
 

@@ -236,13 +236,23 @@ Status TensorField::Read(Allocator* allocator, RepeatLimit* repeats, Tensor* ten
   return ReadContent(&at, dtype_, shape, allocator, tensor);
 }
 
-Status TensorField::ReadProto(Allocator* allocator, RepeatLimit* repeats, Tensor* tensor) const {
+net::Bytes TensorField::Merged() const {
   net::Bytes bytes;  // concatenated messages are merged by the parser
   for (Place place : protos_) {
     net::Bytes part;
     MR_CHECK(place.at.ReadBytes(place.size, &part));
     bytes.Append(std::move(part));
   }
+  return bytes;
+}
+
+Status TensorField::CheckMessage() const {
+  pb::TensorProto proto;
+  return plain_ ? absl::OkStatus() : net::Parse(Merged(), &proto);
+}
+
+Status TensorField::ReadProto(Allocator* allocator, RepeatLimit* repeats, Tensor* tensor) const {
+  const net::Bytes bytes = Merged();
   pb::TensorProto proto;
   MR_RETURN_IF_ERROR(net::Parse(bytes, &proto));
   if (StatusOr<Shape> shape = Shape::FromProto(proto.tensor_shape()); shape.ok()) {

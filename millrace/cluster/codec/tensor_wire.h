@@ -34,6 +34,8 @@ class TensorField {
   void Scan(FieldReader* in);
   // Returns the errors of TensorFromProto. The scanned Bytes must still be alive.
   Status Read(Allocator* allocator, RepeatLimit* repeats, Tensor* tensor) const;
+  // Whether it is a TensorProto at all, whatever its values are.
+  Status CheckMessage() const;
 
  private:
   struct Place {
@@ -42,6 +44,7 @@ class TensorField {
   };
 
   void ScanShape(FieldReader in, FieldReader* parent);
+  net::Bytes Merged() const;
   // Reads through protobuf, for everything but plain content.
   Status ReadProto(Allocator* allocator, RepeatLimit* repeats, Tensor* tensor) const;
 
