@@ -135,18 +135,18 @@ TEST(RowsProgram, TheFirstIndexOutOfRangeIsNamed) {
 // The sorted slots of indices, as GpuRowOrder::Sort gets them.
 std::vector<uint64_t> Sorted(const Tensor& indices, RowIndex form, int64_t n) {
   HostProgram make(RowsProgram::Slots(indices.dtype()), {RowsProgram::kSlots});
-  static auto* const sort =
-      new HostProgram(RowsProgram::Sort(), {RowsProgram::kSortPieces, RowsProgram::kMergeRuns});  // slow to compile
-  EXPECT_TRUE(make.ok() && sort->ok());
+  // Slow to compile. Destroyed at the end, because it has a folder.
+  static HostProgram sort(RowsProgram::Sort(), {RowsProgram::kSortPieces, RowsProgram::kMergeRuns});
+  EXPECT_TRUE(make.ok() && sort.ok());
   std::vector<uint64_t> slots(n), other(n);
   const void* at = indices.raw_data();
   void* to = slots.data();
   LaunchElements(make, RowsProgram::kSlots, {&n, &form, &at, &to});
   constexpr int64_t kBlock = RowsProgram::kSortedByBlock;
-  sort->Launch(RowsProgram::kSortPieces, {static_cast<unsigned>((n + kBlock - 1) / kBlock)}, {kBlock}, {&n, &to});
+  sort.Launch(RowsProgram::kSortPieces, {static_cast<unsigned>((n + kBlock - 1) / kBlock)}, {kBlock}, {&n, &to});
   for (int64_t run = kBlock; run < n; run *= 2) {
     void *in = slots.data(), *out = other.data();
-    LaunchElements(*sort, RowsProgram::kMergeRuns, {&n, &run, &in, &out});
+    LaunchElements(sort, RowsProgram::kMergeRuns, {&n, &run, &in, &out});
     std::swap(slots, other);
   }
   return slots;
