@@ -20,7 +20,7 @@ constexpr int kLooksBeforeYield = 50;
 constexpr std::chrono::microseconds kUsedMoment{1};
 // After so many waits in a row during which others used the core, block: the scheduler chooses a core for a thread that
 // it wakes, while two threads that leave the core to each other may stay on it although another one is idle.
-constexpr int kMostShared = 8;
+constexpr int kMostShared = 64;
 
 void RelaxCore() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -53,10 +53,12 @@ bool SharedBell::Wait(uint32_t seen, std::chrono::nanoseconds timeout) {
   static thread_local int shared = 0;  // waits in a row during which others used the core
   if (rung() != seen) return true;
   const bool look = lookout.worthwhile() && shared < kMostShared;
+  // A thread that has just seen others use its core leaves it to them at once.
+  const int before_yield = shared > 0 ? 0 : kLooksBeforeYield;
   const Lookout::Clock::time_point begin = Lookout::Clock::now();
   bool used = false;
   for (int looks = 0; look && rung() == seen; ++looks) {
-    if (looks < kLooksBeforeYield) {
+    if (looks < before_yield) {
       RelaxCore();
       continue;
     }
