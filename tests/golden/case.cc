@@ -1,17 +1,16 @@
 #include "tests/golden/case.h"
 
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <sstream>
 
+#include "absl/strings/match.h"
 #include "millrace/graph/op_schema.h"
 #include "nlohmann/json.hpp"
-
-extern char** environ;
+#include "tests/golden/archive.h"
 
 namespace millrace::golden {
 namespace {
@@ -19,24 +18,23 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-Status Unpack(const std::string& archive, const std::string& folder) {
-  const char* argv[] = {"tar", "xJf", archive.c_str(), "-C", folder.c_str(), nullptr};
-  pid_t pid = 0;
-  if (posix_spawnp(&pid, "tar", nullptr, nullptr, const_cast<char**>(argv), environ) != 0) {
-    return Internal("cannot start tar");
-  }
-  int status = 0;
-  if (waitpid(pid, &status, 0) != pid || status != 0) return DataLoss("tar could not unpack ", archive);
-  return absl::OkStatus();
+constexpr char kIndex[] = "index.jsonl";
+
+// Whether only the runner reads a file, not a graph.
+bool IsOfCases(const std::string& name) {
+  if (name == kIndex) return true;
+  return absl::EndsWith(name, ".pb") &&
+         (absl::StrContains(name, ".graph.") || absl::StrContains(name, ".run.") || absl::StrContains(name, ".expect."));
 }
 
-template <typename Message>
-StatusOr<Message> ReadMessage(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return NotFound("cannot read ", path);
-  Message message;
-  if (!message.ParseFromIstream(&in)) return DataLoss(path, " is not a ", message.GetTypeName());
-  return message;
+Status WriteFile(const fs::path& path, const std::string& contents) {
+  std::error_code error;
+  fs::create_directories(path.parent_path(), error);
+  std::ofstream out(path, std::ios::binary);
+  out.write(contents.data(), static_cast<std::streamsize>(contents.size()));
+  out.close();
+  if (!out) return Internal("cannot write ", path.string());
+  return absl::OkStatus();
 }
 
 std::vector<std::string> Strings(const Json& line, const char* key) {
@@ -63,9 +61,9 @@ Case FromJson(const Json& line) {
   return c;
 }
 
-std::string StepFile(const std::string& folder, const Case& c, const char* kind, int step) {
+std::string StepFile(const Case& c, const char* kind, int step) {
   const std::string number = c.steps > 1 ? absl::StrCat(".", step) : "";
-  return absl::StrCat(folder, "/", c.file, ".", kind, number, ".pb");
+  return absl::StrCat(c.file, ".", kind, number, ".pb");
 }
 
 }  // namespace
@@ -81,7 +79,15 @@ StatusOr<std::unique_ptr<CaseFolder>> CaseFolder::Open(const std::string& path) 
     if (mkdtemp(name.data()) == nullptr) return Internal("cannot make a folder under ", name);
     folder->path_ = name;
     folder->is_temporary_ = true;
-    MR_RETURN_IF_ERROR(Unpack(absolute, name));
+    MR_ASSIGN_OR_RETURN(folder->files_, ReadArchive(absolute));
+    for (auto file = folder->files_.begin(); file != folder->files_.end();) {
+      if (IsOfCases(file->first)) {
+        ++file;
+        continue;
+      }
+      MR_RETURN_IF_ERROR(WriteFile(fs::path(name) / file->first, file->second));
+      file = folder->files_.erase(file);
+    }
   } else {
     return NotFound("no folder or archive of cases at ", path);
   }
@@ -94,10 +100,31 @@ CaseFolder::~CaseFolder() {
   if (is_temporary_) fs::remove_all(path_, ignored);
 }
 
+StatusOr<std::string> CaseFolder::Read(const std::string& name) const {
+  if (is_temporary_) {
+    const auto file = files_.find(name);
+    if (file == files_.end()) return NotFound("the archive has no ", name);
+    return file->second;
+  }
+  std::ifstream in(absl::StrCat(path_, "/", name), std::ios::binary);
+  if (!in) return NotFound("cannot read ", path_, "/", name);
+  std::stringstream all;
+  all << in.rdbuf();
+  return std::move(all).str();
+}
+
+template <typename Message>
+StatusOr<Message> CaseFolder::ReadMessage(const std::string& name) const {
+  MR_ASSIGN_OR_RETURN(const std::string bytes, Read(name));
+  Message message;
+  if (!message.ParseFromString(bytes)) return DataLoss(name, " is not a ", message.GetTypeName());
+  return message;
+}
+
 Status CaseFolder::ReadIndex() {
-  const std::string file = path_ + "/index.jsonl";
-  std::ifstream in(file);
-  if (!in) return NotFound("cannot read ", file);
+  const std::string file = kIndex;
+  MR_ASSIGN_OR_RETURN(std::string all, Read(file));
+  std::stringstream in(std::move(all));
   std::string text;
   for (int number = 1; std::getline(in, text); ++number) {
     if (text.empty()) continue;
@@ -121,7 +148,7 @@ Status CaseFolder::EnterWithEmptyTmp() const {
 }
 
 StatusOr<pb::GraphDef> CaseFolder::ReadGraph(const Case& c) const {
-  StatusOr<pb::GraphDef> graph = ReadMessage<pb::GraphDef>(absl::StrCat(path_, "/", c.file, ".graph.pb"));
+  StatusOr<pb::GraphDef> graph = ReadMessage<pb::GraphDef>(c.file + ".graph.pb");
   if (!graph.ok() || device_.empty()) return graph;
   for (pb::NodeDef& node : *graph->mutable_node()) {
     if (node.device().empty()) node.set_device(device_);
@@ -130,11 +157,11 @@ StatusOr<pb::GraphDef> CaseFolder::ReadGraph(const Case& c) const {
 }
 
 StatusOr<pb::RunStepRequest> CaseFolder::ReadRequest(const Case& c, int step) const {
-  return ReadMessage<pb::RunStepRequest>(StepFile(path_, c, "run", step));
+  return ReadMessage<pb::RunStepRequest>(StepFile(c, "run", step));
 }
 
 StatusOr<pb::RunStepResponse> CaseFolder::ReadExpectation(const Case& c, int step) const {
-  return ReadMessage<pb::RunStepResponse>(StepFile(path_, c, "expect", step));
+  return ReadMessage<pb::RunStepResponse>(StepFile(c, "expect", step));
 }
 
 std::vector<std::string> MissingOps(const pb::GraphDef& graph) {

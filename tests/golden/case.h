@@ -1,6 +1,7 @@
 // Golden cases: graphs with feeds and TensorFlow's results. The format is described in testdata/README.md.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -36,7 +37,8 @@ struct Case {
   std::vector<bool> sparse;
 };
 
-// A directory of cases, or an archive unpacked into a temporary directory that is removed at the end.
+// A directory of cases, or an archive of one. Of an archive, the files that graphs read are unpacked into a temporary
+// directory, which is removed at the end.
 class CaseFolder {
  public:
   // `path` is a folder with an index.jsonl, or a .tar.xz of one.
@@ -59,10 +61,15 @@ class CaseFolder {
  private:
   CaseFolder() = default;
   Status ReadIndex();
+  // A file of a case, by its name below the folder.
+  StatusOr<std::string> Read(const std::string& name) const;
+  template <typename Message>
+  StatusOr<Message> ReadMessage(const std::string& name) const;
 
   std::string path_;
   std::string device_;
   bool is_temporary_ = false;
+  std::map<std::string, std::string> files_;  // of an archive, what is not unpacked
   std::vector<Case> cases_;
 };
 

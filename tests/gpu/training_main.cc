@@ -154,6 +154,10 @@ StatusOr<bool> Compare(const NamedModel& named, const Flags& flags) {
               cpu.losses.back(), gpu.losses.back(), distance, same ? "same" : "DIFFER", carried, 1e6 * cpu.seconds,
               1e6 * gpu.seconds, gpu.gpu_nodes, gpu.gpu_nodes + on_cpu, passed ? "passed" : "FAILED");
   if (flags.list_cpu_nodes) std::printf("  on the CPU: %s\n", absl::StrJoin(ops, ", ").c_str());
+  if (!same) {
+    std::printf("  losses on the GPU: %s\n  and the second time: %s\n", absl::StrJoin(gpu.losses, " ").c_str(),
+                absl::StrJoin(again.losses, " ").c_str());
+  }
   std::fflush(stdout);
   return passed;
 }

@@ -81,7 +81,7 @@ class LateKernel : public Kernel {
       outputs.push_back(card->ViewOf(made));
       ctx.SetOutput(i, std::move(made));
     }
-    card->stream().Enqueue([this, owner, node = &ctx.node(), device = ctx.device(), frame = ctx.frame_id(),
+    card->stream().EnqueueReader([this, owner, node = &ctx.node(), device = ctx.device(), frame = ctx.frame_id(),
                             iteration = ctx.iteration(), inputs = std::move(inputs),
                             outputs = std::move(outputs)]() mutable -> Status {
       const StepContext step = StepContext::ForCompilation();

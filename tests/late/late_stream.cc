@@ -12,6 +12,16 @@ LateStream::LateStream() : thread_([this] { Loop(); }) {}
 
 void LateStream::Enqueue(Work work) {
   MutexLock lock(&mu_);
+  Push(std::move(work));
+}
+
+void LateStream::EnqueueReader(Work work) {
+  MutexLock lock(&mu_);
+  while (runs_ > 0 && !IsAtWork()) changed_.Wait(&mu_);
+  Push(std::move(work));
+}
+
+void LateStream::Push(Work work) {
   queue_.push_back(std::move(work));
   ++enqueued_;
   if (enqueued_ - kMostWaiting > wanted_) {
@@ -52,8 +62,14 @@ Status LateStream::Run(absl::FunctionRef<Status()> work) {
   Notification ended;
   {
     MutexLock lock(&mu_);
+    ++runs_;
     queue_.push_back([&]() -> Status {
       result = CatchExceptions([&] { return work(); });
+      {
+        MutexLock own(&mu_);
+        --runs_;
+        changed_.SignalAll();
+      }
       ended.Notify();
       return absl::OkStatus();
     });
@@ -66,24 +82,31 @@ Status LateStream::Run(absl::FunctionRef<Status()> work) {
 
 void LateStream::Loop() {
   while (true) {
-    Work work;
     {
       MutexLock lock(&mu_);
       while (begun_ >= wanted_) changed_.Wait(&mu_);
-      ++begun_;
-      work = std::move(queue_.front());
-      queue_.pop_front();
     }
-    Status status;
-    {
-      const LateMemory::Window window;
-      status = CatchExceptions([&] { return work(); });
-      work = nullptr;  // what it holds may be freed in the window
+    const LateMemory::Window window;
+    while (DoNext()) {
     }
-    if (status.ok()) continue;
-    MutexLock lock(&mu_);
-    if (error_.ok()) error_ = std::move(status);
   }
+}
+
+bool LateStream::DoNext() {
+  Work work;
+  {
+    MutexLock lock(&mu_);
+    if (begun_ >= wanted_) return false;
+    ++begun_;
+    work = std::move(queue_.front());
+    queue_.pop_front();
+  }
+  Status status = CatchExceptions([&] { return work(); });
+  work = nullptr;  // what it holds may be freed, for which the window is needed
+  if (status.ok()) return true;
+  MutexLock lock(&mu_);
+  if (error_.ok()) error_ = std::move(status);
+  return true;
 }
 
 }  // namespace millrace::late

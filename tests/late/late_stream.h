@@ -19,6 +19,9 @@ class LateStream : public Stream {
   using Work = absl::AnyInvocable<Status()>;
   // An error is reported to whoever waits next.
   void Enqueue(Work work);
+  // Enqueue for a kernel that reads values of variables: waits while there is a Run. Whether an update, which is a Run,
+  // may be in place depends on who holds the value, and the caller lets go of it when this returns.
+  void EnqueueReader(Work work);
   // Does the work after everything enqueued so far, and returns its status. Not for callbacks of this stream.
   Status Run(absl::FunctionRef<Status()> work);
   // True on the thread that does the work.
@@ -31,7 +34,10 @@ class LateStream : public Stream {
   // Work that piles up is done without being waited for.
   static constexpr int kMostWaiting = 2000;
 
+  void Push(Work work) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Loop();
+  // False if there is no work that may begin.
+  bool DoNext();
 
   ThreadPool callbacks_{"late_done", 2};
   Mutex mu_;
@@ -40,6 +46,7 @@ class LateStream : public Stream {
   int64_t enqueued_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t begun_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t wanted_ ABSL_GUARDED_BY(mu_) = 0;  // the work up to this number may begin
+  int runs_ ABSL_GUARDED_BY(mu_) = 0;        // that have not ended
   Status error_ ABSL_GUARDED_BY(mu_);        // the first since somebody last asked
   std::thread thread_;
 };

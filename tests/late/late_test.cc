@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <thread>
 
 #include "absl/strings/match.h"
 #include "gmock/gmock.h"
@@ -173,6 +174,26 @@ TEST_F(LateTest, OptimizersWithSlotsRunOnTheGpuAlsoWhileSomebodyHoldsTheValue) {
   EXPECT_EQ((*got)[0].data<float>()[0], 1 + 0.5f);
   EXPECT_EQ((*got)[0].data<float>()[1], 2 + 1.5f);
   EXPECT_EQ((*got)[1].data<float>()[0], 0);
+}
+
+// An update that another thread's reader does not wait for: it must find the reader holding the value, or done.
+TEST(LateStream, AReaderLetsGoOfItsInputsAfterTheUpdateThatIsUnderWay) {
+  late::LateStream& stream = late::LateCard::Get(0)->stream();
+  Notification begun, let_go;
+  bool kept = false;
+  std::thread update([&] {
+    const Status status = stream.Run([&] {
+      begun.Notify();
+      kept = !let_go.WaitFor(absl::Milliseconds(100));
+      return absl::OkStatus();
+    });
+    EXPECT_TRUE(status.ok()) << status;
+  });
+  begun.Wait();
+  stream.EnqueueReader([] { return absl::OkStatus(); });
+  let_go.Notify();
+  update.join();
+  EXPECT_TRUE(kept);
 }
 
 TEST_F(LateTest, RowsOfAVariableAreUpdatedOnTheGpuWhileReadersKeepWhatTheyHave) {
