@@ -1,4 +1,5 @@
-// Archives of test data, read into memory: thousands of small files cost a file system more than the tests that use them.
+// Archives of test data, read into memory: thousands of small files cost a file system more than the tests that use
+// them.
 #pragma once
 
 #include <map>

@@ -23,8 +23,8 @@ constexpr char kIndex[] = "index.jsonl";
 // Whether only the runner reads a file, not a graph.
 bool IsOfCases(const std::string& name) {
   if (name == kIndex) return true;
-  return absl::EndsWith(name, ".pb") &&
-         (absl::StrContains(name, ".graph.") || absl::StrContains(name, ".run.") || absl::StrContains(name, ".expect."));
+  return absl::EndsWith(name, ".pb") && (absl::StrContains(name, ".graph.") || absl::StrContains(name, ".run.") ||
+                                         absl::StrContains(name, ".expect."));
 }
 
 Status WriteFile(const fs::path& path, const std::string& contents) {

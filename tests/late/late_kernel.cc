@@ -82,8 +82,8 @@ class LateKernel : public Kernel {
       ctx.SetOutput(i, std::move(made));
     }
     card->stream().EnqueueReader([this, owner, node = &ctx.node(), device = ctx.device(), frame = ctx.frame_id(),
-                            iteration = ctx.iteration(), inputs = std::move(inputs),
-                            outputs = std::move(outputs)]() mutable -> Status {
+                                  iteration = ctx.iteration(), inputs = std::move(inputs),
+                                  outputs = std::move(outputs)]() mutable -> Status {
       const StepContext step = StepContext::ForCompilation();
       std::vector<const Tensor*> pointers;
       for (const Tensor& input : inputs) pointers.push_back(&input);
