@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
+
 namespace millrace {
 namespace {
 
@@ -102,19 +104,23 @@ bool IsHandle(const Tensor& tensor) {
          (tensor.dtype() == DType::kResource || IsRef(tensor.dtype()));
 }
 
-// The epochs of the variables that the inputs refer to.
+}  // namespace
+
 absl::InlinedVector<uint64_t, 4> EpochsOfInputs(const KernelContext& ctx) {
   absl::InlinedVector<uint64_t, 4> epochs;
   for (int i = 0; i < ctx.num_inputs(); ++i) {
     if (!IsHandle(ctx.input(i))) continue;
-    if (const StatusOr<RefPtr<Variable>> variable = ctx.resource<Variable>(i); variable.ok()) {
-      epochs.push_back((*variable)->epoch());
-    }
+    const StatusOr<RefPtr<Resource>> resource = ctx.resource<Resource>(i);
+    if (!resource.ok()) continue;
+    if (const uint64_t epoch = (*resource)->epoch(); epoch != 0) epochs.push_back(epoch);
   }
   return epochs;
 }
 
-}  // namespace
+bool IsOfThisEpoch(const NodeOutcome& outcome, const KernelContext& ctx) {
+  const auto now = EpochsOfInputs(ctx);
+  return absl::c_all_of(outcome.epochs, [&](uint64_t epoch) { return absl::c_linear_search(now, epoch); });
+}
 
 // Notes the epochs of an update, and calls the hook.
 class ResourceManager::TrackedUpdate : public VariableUpdate {
@@ -156,16 +162,11 @@ Status ResourceManager::UpdateTracked(KernelContext& ctx, absl::FunctionRef<Stat
   RunRecord::Execution execution;
   if (run != nullptr) {
     execution = run->Enter(ExecutionKey(ctx));
-    if (execution.earlier) {
-      const auto now = EpochsOfInputs(ctx);
-      const auto& then = execution.earlier->epochs;
-      if (std::all_of(then.begin(), then.end(),
-                      [&](uint64_t epoch) { return std::find(now.begin(), now.end(), epoch) != now.end(); })) {
-        for (size_t i = 0; i < execution.earlier->outputs.size(); ++i) {
-          ctx.SetOutput(static_cast<int>(i), execution.earlier->outputs[i]);
-        }
-        return absl::OkStatus();
+    if (execution.earlier && IsOfThisEpoch(*execution.earlier, ctx)) {
+      for (size_t i = 0; i < execution.earlier->outputs.size(); ++i) {
+        ctx.SetOutput(static_cast<int>(i), execution.earlier->outputs[i]);
       }
+      return absl::OkStatus();
     }
   }
   TrackedUpdate update(this, ctx);

@@ -108,6 +108,11 @@ class ResourceManager {
   std::atomic<uint64_t> updates_{0};
 };
 
+// The epochs of the resources that the inputs refer to (Resource::epoch).
+absl::InlinedVector<uint64_t, 4> EpochsOfInputs(const KernelContext& ctx);
+// Whether the resources that an earlier attempt has changed are still in the epochs in which it did.
+bool IsOfThisEpoch(const NodeOutcome& outcome, const KernelContext& ctx);
+
 // A node's `container` and `shared_name` attrs with TensorFlow's defaults: the default container if empty, and the
 // node's own name if there is no shared name.
 struct ResourceName {

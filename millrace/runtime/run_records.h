@@ -37,7 +37,7 @@ struct RunRecordUsage {
 
 // What one execution of a recorded node has given.
 struct NodeOutcome {
-  // Of the variables that were updated, when they were updated; see Variable::epoch.
+  // Of the resources that were changed, when they were changed; see Resource::epoch.
   absl::InlinedVector<uint64_t, 2> epochs = {};
   absl::InlinedVector<Tensor, 1> outputs = {};
 

@@ -105,11 +105,6 @@ class Variable::Locks {
   enum class Held { kNone, kShared, kAlone } held_ = Held::kNone;
 };
 
-uint64_t Variable::NewEpoch() {
-  static std::atomic<uint64_t> next{1};
-  return next.fetch_add(1, std::memory_order_relaxed);
-}
-
 uint64_t Variable::epoch() const {
   ExclusiveLock lock(&update_mu_);
   return epoch_;

@@ -59,10 +59,9 @@ class Variable : public Resource {
   // INVALID_ARGUMENT if it does not match the declared type or, unless `validate_shape` is false, shape.
   Status Assign(Tensor value, bool validate_shape = true, VariableUpdate* by = nullptr);
 
-  // Distinguishes values that do not follow from each other by updates, over all variables of the process: a variable
-  // begins a new epoch when it gets a whole value from outside the training (initialised, restored, assigned by a run
-  // without an identity). What a run did in an earlier epoch is gone, and must be done again if the run is repeated.
-  uint64_t epoch() const;
+  // A new one begins when the variable gets a whole value from outside the training (initialised, restored, assigned by
+  // a run without an identity).
+  uint64_t epoch() const override;
 
   // Calls fn(old, new): both have the variable's shape and may be the same memory, so element i of `new` may depend
   // only on element i of `old`. Serialised with other updates of this variable. fn must not access the variable
@@ -113,7 +112,6 @@ class Variable : public Resource {
       VariableUpdate* by);
   // Call it with the update locks held.
   static void Tell(absl::Span<Variable* const> variables, VariableUpdate* by);
-  static uint64_t NewEpoch();
 
   const std::string name_;
   const DType dtype_;

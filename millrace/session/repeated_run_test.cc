@@ -98,6 +98,35 @@ TEST_F(RepeatedRunTest, AnotherSessionRecognisesTheRun) {
   EXPECT_EQ(Value(), 1);
 }
 
+// A training begins anew with an accumulator that has lived on: its gradients are gone, and workers give them again.
+TEST_F(RepeatedRunTest, AGradientThatWasForgottenIsGivenAgain) {
+  const Endpoint accumulator = b_.Op("ConditionalAccumulator", {},
+                                     {{"dtype", DType::kFloat}, {"shape", PartialShape(Shape())}, {"shared_name", "g"}});
+  b_.AddNode("AccumulatorApplyGradient", {accumulator, b_.Const(Tensor::Scalar<int64_t>(9)), b_.Scalar(1.0f)}, {},
+             "give");
+  b_.Op("AccumulatorNumAccumulated", {accumulator}, {}, "given");
+  const Endpoint step = b_.Const(Tensor::Scalar<int64_t>(5));
+  b_.AddNode("MillraceAccumulatorBegin", {accumulator, step, b_.Const(Tensor::Scalar(true))}, {}, "go_on");
+  b_.AddNode("MillraceAccumulatorBegin", {accumulator, step, b_.Const(Tensor::Scalar(false))}, {}, "anew");
+  session_ = Open();
+  const auto given = [&] { return session_->Run({"given"}).value()[0].scalar<int32_t>(); };
+  RunIdentity run = RunIdentity::OfNewClient();
+  const auto give = [&] {
+    EXPECT_EQ(Run(run, {}, {"give"}).status(), absl::OkStatus());
+    run = Again(run);
+  };
+  give();
+  EXPECT_EQ(given(), 1);
+  ASSERT_EQ(session_->RunTargets({"go_on"}), absl::OkStatus());
+  give();
+  EXPECT_EQ(given(), 1);
+  ASSERT_EQ(session_->RunTargets({"anew"}), absl::OkStatus());
+  EXPECT_EQ(given(), 0);
+  give();
+  give();
+  EXPECT_EQ(given(), 1);
+}
+
 TEST_F(RepeatedRunTest, WhatARestoreHasUndoneIsAppliedAgain) {
   const RunIdentity run = RunIdentity::OfNewClient();
   ASSERT_EQ(More(run), absl::OkStatus());

@@ -1,6 +1,7 @@
 // Handles of resources, which outlive a step: variables, queues, tables.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -16,6 +17,18 @@ class Resource : public RefCounted {
  public:
   // For messages and the hang report: "Variable w float[2,3]".
   virtual std::string DebugString() const = 0;
+
+  // Distinguishes states that do not follow from each other by updates: a resource begins a new epoch when its state is
+  // replaced from outside the training. What a run did to it in an earlier epoch is gone, and is done again if the run
+  // is repeated. 0 if all is one epoch.
+  virtual uint64_t epoch() const { return 0; }
+
+ protected:
+  // Another one than all others of the process.
+  static uint64_t NewEpoch() {
+    static std::atomic<uint64_t> next{1};
+    return next.fetch_add(1, std::memory_order_relaxed);
+  }
 };
 
 // An element of a resource tensor. A reference to a TF1 variable uses it too: a ref output is a scalar of this type

@@ -368,7 +368,7 @@ std::vector<std::shared_ptr<MasterSession>> Master::Ordered() const {
 
 bool Master::ListAwaited(std::vector<Awaited>* peers) {
   bool more = false;
-  for (const std::shared_ptr<MasterSession>& session : sessions()) more |= session->ListAwaited(peers);
+  for (const std::shared_ptr<MasterSession>& session : sessions()) more |= session->ListPeers(peers);
   return more;
 }
 

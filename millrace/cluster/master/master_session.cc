@@ -414,9 +414,9 @@ std::vector<std::shared_ptr<MasterStep>> MasterSession::Ordered(
   return steps;
 }
 
-bool MasterSession::ListAwaited(std::vector<Awaited>* peers) const {
+bool MasterSession::ListPeers(std::vector<Awaited>* peers) const {
   MutexLock lock(&mu_);
-  for (const auto& [pointer, step] : running_) step->ListAwaited(peers);
+  for (const auto& [pointer, step] : running_) step->ListPeers(peers);
   return !running_.empty();
 }
 
@@ -424,7 +424,7 @@ void MasterSession::OnPeerLost(const Awaited& peer, const Status& why) {
   std::vector<std::shared_ptr<MasterStep>> steps;
   {
     MutexLock lock(&mu_);
-    steps = Ordered([&](const MasterStep& step) { return step.Awaits(peer, why); });
+    steps = Ordered([&](const MasterStep& step) { return step.DependsOn(peer, why); });
   }
   for (const std::shared_ptr<MasterStep>& step : steps) step->Cancel(why);
 }

@@ -95,7 +95,7 @@ class MasterSession : public std::enable_shared_from_this<MasterSession> {
   const std::shared_ptr<SessionLease>& lease() const { return lease_; }
   // True if no step is running, except for partial runs, which wait for their next call.
   bool IsIdle() const;
-  bool ListAwaited(std::vector<Awaited>* peers) const;
+  bool ListPeers(std::vector<Awaited>* peers) const;
   void OnPeerLost(const Awaited& peer, const Status& why);
   std::vector<RunningStep> ListRunning() const;
   const FinishCounter& steps_finished() const { return steps_finished_; }

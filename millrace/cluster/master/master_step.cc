@@ -335,23 +335,31 @@ void MasterStep::End() {
   }
 }
 
+Awaited MasterStep::PeerOf(const ProgramPart& part) {
+  return {.task = part.peer->name,
+          .address = part.peer->address,
+          .worker = part.peer->worker,
+          .incarnation = part.incarnation};
+}
+
 void MasterStep::ListAwaited(std::vector<Awaited>* peers) const {
   MutexLock lock(&mu_);
   for (size_t i = 0; i < awaited_.size(); ++i) {
     const ProgramPart& part = program_->parts[i];
-    if (!awaited_[i] || part.peer == nullptr) continue;
-    peers->push_back({.task = part.peer->name,
-                      .address = part.peer->address,
-                      .worker = part.peer->worker,
-                      .incarnation = part.incarnation});
+    if (awaited_[i] && part.peer != nullptr) peers->push_back(PeerOf(part));
   }
 }
 
-bool MasterStep::Awaits(const Awaited& lost, const Status& why) const {
-  std::vector<Awaited> awaited;
-  ListAwaited(&awaited);
-  return std::any_of(awaited.begin(), awaited.end(),
-                     [&](const Awaited& waiting) { return EndsWait(lost, why, waiting); });
+void MasterStep::ListPeers(std::vector<Awaited>* peers) const {
+  for (const ProgramPart& part : program_->parts) {
+    if (part.peer != nullptr) peers->push_back(PeerOf(part));
+  }
+}
+
+bool MasterStep::DependsOn(const Awaited& lost, const Status& why) const {
+  std::vector<Awaited> peers;
+  ListPeers(&peers);
+  return std::any_of(peers.begin(), peers.end(), [&](const Awaited& peer) { return EndsWait(lost, why, peer); });
 }
 
 }  // namespace millrace

@@ -41,8 +41,11 @@ class MasterStep : public std::enable_shared_from_this<MasterStep> {
   absl::Time since() const { return since_; }
   // The peers whose parts have not ended.
   void ListAwaited(std::vector<Awaited>* peers) const;
-  // Whether the loss of a peer ends a wait of this step.
-  bool Awaits(const Awaited& lost, const Status& why) const;
+  // All peers that take part. The loss of one fails the step also when its part has ended: what the part did there may
+  // be lost with it, and others may wait for that, as a synchronous training's update waits for a gradient.
+  void ListPeers(std::vector<Awaited>* peers) const;
+  // Whether the loss of a peer fails this step.
+  bool DependsOn(const Awaited& lost, const Status& why) const;
 
  private:
   void RunAtPeer(int index);
@@ -56,6 +59,7 @@ class MasterStep : public std::enable_shared_from_this<MasterStep> {
   Status TakeAnswer(int index, Status status, pb::StepStats stats, std::vector<pb::GraphDef> graphs);
   void RunAtHome(int index, net::IncomingCall* from);
   int64_t NowNanos() const;
+  static Awaited PeerOf(const ProgramPart& part);
   // Records how long the call that ran a peer's part took.
   void TraceCall(int index, int64_t start_nanos);
   void OnPart(int index, Status status);

@@ -145,6 +145,25 @@ TEST_P(ClusterClientsTest, PeersNoticeWithinSecondsThatTheirMasterHangs) {
   });
 }
 
+// What its part did may be lost with it, and what the step waits for may depend on that.
+TEST_P(ClusterClientsTest, AStepFailsWhenATaskIsLostWhosePartInItHasEnded) {
+  ForSeeds(60, [](uint64_t seed) {
+    ClusterClients c(seed);
+    const TicketPtr step =
+        c.trainer.client().Run({{"x:0", Tensor::Scalar(1.f)}}, {"QueueDequeueV2:0"}, {"sum"}, absl::InfiniteDuration());
+    c.network().RunFor(absl::Seconds(1) + absl::Microseconds(c.cluster.Random(1000000)));
+    EXPECT_THAT(c.cluster.worker("worker1").ListRunning(), IsEmpty());
+    EXPECT_FALSE(step->done) << step->status;
+    const uint64_t how = seed % 3;
+    if (how == 0) c.cluster.Kill("worker1");
+    if (how == 1) c.cluster.Restart("worker1");
+    if (how == 2) c.cluster.Hang("worker1");
+    c.trainer.client().Wait(step, absl::Seconds(7));
+    ExpectError(*step, how == 1 ? absl::StatusCode::kAborted : absl::StatusCode::kUnavailable,
+                SimCluster::Name("worker1"));
+  });
+}
+
 TEST_P(ClusterClientsTest, ResetEndsSessionsAndEmptiesTheCluster) {
   ForSeeds(40, [](uint64_t seed) {
     ClusterClients c(seed);

@@ -116,6 +116,21 @@ void Accumulator::SetGlobalStep(const CallingOp& op, int64_t step) {
   finished.Tell(nullptr);
 }
 
+void Accumulator::BeginAnew(const CallingOp& op, int64_t step) {
+  {
+    MutexLock lock(&mu_);
+    if (count_ > 0) sum_->Take(/*mean=*/false).IgnoreError();
+    count_ = 0;
+    epoch_ = NewEpoch();
+  }
+  SetGlobalStep(op, step);
+}
+
+uint64_t Accumulator::epoch() const {
+  MutexLock lock(&mu_);
+  return epoch_;
+}
+
 int64_t Accumulator::num_accumulated() const {
   MutexLock lock(&mu_);
   return Count();

@@ -41,11 +41,15 @@ class Accumulator : public Resource {
   void Take(const CallingOp& op, int64_t num_required, TakeDone done);
   // Gradients of earlier steps than this are stale.
   void SetGlobalStep(const CallingOp& op, int64_t step);
+  // For a training that begins anew with what others have left here: forgets all gradients, begins an epoch and sets the
+  // global step.
+  void BeginAnew(const CallingOp& op, int64_t step);
 
   int64_t num_accumulated() const;
   // The number of gradients that were dropped, because they were stale or, with shards, there already.
   int64_t num_dropped() const;
   std::string DebugString() const override;
+  uint64_t epoch() const override;
 
  private:
   void Cancel(int64_t id);
@@ -62,6 +66,7 @@ class Accumulator : public Resource {
   int64_t global_step_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t count_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t dropped_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t epoch_ ABSL_GUARDED_BY(mu_) = NewEpoch();
   const std::unique_ptr<GradientSum> sum_ ABSL_PT_GUARDED_BY(mu_);
   const std::unique_ptr<ShardGradients> shards_ ABSL_PT_GUARDED_BY(mu_);  // null without fixed order
   bool is_new_ ABSL_GUARDED_BY(mu_) = true;                               // nobody has told it a step

@@ -117,6 +117,24 @@ class SetGlobalStepKernel : public Kernel {
   }
 };
 
+class BeginKernel : public Kernel {
+ public:
+  explicit BeginKernel(KernelInit&) {}
+  Status Compute(KernelContext& ctx) override {
+    MR_ASSIGN_OR_RETURN(RefPtr<Accumulator> accumulator, ctx.resource<Accumulator>(0));
+    MR_ASSIGN_OR_RETURN(const int64_t step, StepInput(ctx.input(1), "global_step"));
+    const Tensor& continues = ctx.input(2);
+    if (continues.rank() != 0)
+      return InvalidArgument("Argument continues must be scalar, but had bad shape ", continues.shape().ToString());
+    if (continues.scalar<bool>()) {
+      accumulator->SetGlobalStep(CallingOp(ctx), step);
+    } else {
+      accumulator->BeginAnew(CallingOp(ctx), step);
+    }
+    return absl::OkStatus();
+  }
+};
+
 class NumAccumulatedKernel : public Kernel {
  public:
   explicit NumAccumulatedKernel(KernelInit&) {}
@@ -240,7 +258,15 @@ MR_ACCUMULATOR_STEP(ResourceAccumulatorSetGlobalStep, "resource").Stateful();
 MR_ACCUMULATOR_COUNT(AccumulatorNumAccumulated, "Ref(string)");
 MR_ACCUMULATOR_COUNT(ResourceAccumulatorNumAccumulated, "resource").Stateful();
 
-// Not available in TensorFlow.
+// The next two are not available in TensorFlow.
+MILLRACE_OP(MillraceAccumulatorBegin)
+    .Input("handle: Ref(string)")
+    .Input("global_step: int64")
+    .Input("continues: bool")
+    .Stateful()
+    .Shape(StepShape)
+    .NotDifferentiable()
+    .Summary("Sets the global step, and forgets all gradients unless the training continues.");
 MILLRACE_OP(MillraceAccumulatorNumDropped)
     .Input("handle: Ref(string)")
     .Output("num_dropped: int64")
@@ -249,6 +275,7 @@ MILLRACE_OP(MillraceAccumulatorNumDropped)
     .NotDifferentiable()
     .Summary("The number of gradients that were dropped as stale.");
 
+MILLRACE_KERNEL(MillraceAccumulatorBegin, kCpu, BeginKernel);
 MILLRACE_KERNEL(MillraceAccumulatorNumDropped, kCpu, NumDroppedKernel);
 MILLRACE_KERNEL(ConditionalAccumulator, kCpu, AccumulatorKernel<false>);
 MILLRACE_KERNEL(ResourceConditionalAccumulator, kCpu, AccumulatorKernel<false>);

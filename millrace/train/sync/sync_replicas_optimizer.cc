@@ -69,6 +69,10 @@ struct VariableAccumulator {
   Operation SetGlobalStep(const Scope& scope, const Output& step) const {
     return AddOp(scope.ColocateWith(handle), "AccumulatorSetGlobalStep", {handle, step});
   }
+  // Forgets gradients unless the training continues.
+  Operation Begin(const Scope& scope, const Output& step, const Output& continues) const {
+    return AddOp(scope.ColocateWith(handle), "MillraceAccumulatorBegin", {handle, step, continues});
+  }
   Output Count(const Scope& scope) const {
     return Op(scope.ColocateWith(handle), "AccumulatorNumAccumulated", {handle});
   }
@@ -220,15 +224,19 @@ bool SyncReplicasOptimizer::Builder::AddBeginOfSession() {
   begin_ = global_step_.Read(home_);
   nodes_->local_step_init = local_step_.Assign(s_.WithOpName("local_step_init"), begin_);
   if (!s_.ok()) return false;
-  std::vector<Operation> set = {nodes_->local_step_init};
+  // If the global step's task was started anew, so is the training. Gradients on other tasks are of steps that it goes
+  // back behind, and workers that repeat a run must give them again, as they give those of the task that was lost.
+  const Output continues = Op(home_, "VarIsInitializedOp", {chief_began_.handle});
+  std::vector<Operation> resume = {nodes_->local_step_init}, set = resume;
   std::vector<Output> counts;
   for (const VariableAccumulator& accumulator : accumulators_) {
-    set.push_back(accumulator.SetGlobalStep(s_, begin_));
+    resume.push_back(accumulator.SetGlobalStep(s_, begin_));
+    set.push_back(accumulator.Begin(s_, begin_, continues));
     counts.push_back(accumulator.Count(s_));
     dropped_.push_back(accumulator.Dropped(s_));
   }
   if (!s_.ok()) return false;
-  nodes_->chief_resume = Group(s_.WithOpName("chief_resume"), set);
+  nodes_->chief_resume = Group(s_.WithOpName("chief_resume"), resume);
   const Output fewest = Op(home_, "Min", {Stack(home_, counts), 0});
   if (!s_.ok()) return false;
   const Output open = announced_.Size(home_.WithControlDependencies({fewest.op()}));

@@ -31,8 +31,9 @@
 // - A chief that died during an update may have taken gradients without applying them. Announcements are removed last,
 //   and a new chief first hands out tokens for announcements whose gradients are gone, so all workers go on at the
 //   current global step.
-// - A ps that died loses the accumulators of its variables. The sessions end, and new sessions start as in a new
-//   training.
+// - A ps that died loses the accumulators of its variables. The steps that had given it gradients fail, the sessions
+//   end, and the steps are repeated in new ones. If it was the task of the global step, tokens and announcements are
+//   lost as well: the training begins anew, and the other tasks forget the gradients that they have.
 //
 // Fixed order (`shards`): the weights have the same bytes on any number of workers up to the number of shards.
 //
