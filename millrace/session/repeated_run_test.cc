@@ -100,8 +100,8 @@ TEST_F(RepeatedRunTest, AnotherSessionRecognisesTheRun) {
 
 // A training begins anew with an accumulator that has lived on: its gradients are gone, and workers give them again.
 TEST_F(RepeatedRunTest, AGradientThatWasForgottenIsGivenAgain) {
-  const Endpoint accumulator = b_.Op("ConditionalAccumulator", {},
-                                     {{"dtype", DType::kFloat}, {"shape", PartialShape(Shape())}, {"shared_name", "g"}});
+  const Endpoint accumulator = b_.Op(
+      "ConditionalAccumulator", {}, {{"dtype", DType::kFloat}, {"shape", PartialShape(Shape())}, {"shared_name", "g"}});
   b_.AddNode("AccumulatorApplyGradient", {accumulator, b_.Const(Tensor::Scalar<int64_t>(9)), b_.Scalar(1.0f)}, {},
              "give");
   b_.Op("AccumulatorNumAccumulated", {accumulator}, {}, "given");

@@ -130,16 +130,24 @@ void RunningParts::SetRun(ActivePart* part, const RunRecord* run) {
 }
 
 void RunningParts::CancelRun(const RunRecord& run, const Status& why) {
-  std::vector<ActivePart*> attempts;
+  CancelThose([&](const ActivePart& part) { return part.run == &run; }, why);
+}
+
+void RunningParts::CancelStep(int64_t step_id, const Status& why) {
+  CancelThose([&](const ActivePart& part) { return part.step_id == step_id; }, why);
+}
+
+void RunningParts::CancelThose(absl::FunctionRef<bool(const ActivePart& part)> wanted, const Status& why) {
+  std::vector<ActivePart*> pinned;
   {
     MutexLock lock(&mu_);
     for (ActivePart* part = first_; part != nullptr; part = part->next) {
-      if (part->run != &run) continue;
+      if (!wanted(*part)) continue;
       ++part->pins;
-      attempts.push_back(part);
+      pinned.push_back(part);
     }
   }
-  CancelPinned(attempts, why);
+  CancelPinned(pinned, why);
 }
 
 Status RunningParts::status() const {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/functional/any_invocable.h"
+#include "absl/functional/function_ref.h"
 #include "absl/time/time.h"
 #include "millrace/base/cancellation.h"
 #include "millrace/base/mutex.h"
@@ -84,6 +85,8 @@ class RunningParts {
   void SetRun(ActivePart* part, const RunRecord* run);
   // Cancels the attempts of a run.
   void CancelRun(const RunRecord& run, const Status& why);
+  // Cancels the parts of a step.
+  void CancelStep(int64_t step_id, const Status& why);
 
   // Refuses later runs with `refused` and cancels running ones with `cancelled`. Calls `idle` when none is left, on the
   // thread that ended the last one. May be called repeatedly: the first call's statuses count, and every `idle` is
@@ -96,6 +99,7 @@ class RunningParts {
   bool empty() const;
 
  private:
+  void CancelThose(absl::FunctionRef<bool(const ActivePart& part)> wanted, const Status& why);
   // Cancels runs that have been pinned.
   void CancelPinned(const std::vector<ActivePart*>& pinned, const Status& why);
   // Keeps `part` for a later run of its session. If enough are kept already, returns it, to be deleted without the

@@ -150,6 +150,8 @@ class Task : public std::enable_shared_from_this<Task> {
   void StopThreads();
 
   std::vector<RunningPart> ListRunning() const { return running_.List(); }
+  // Cancels the parts of a step that run here.
+  void CancelStep(int64_t step_id, const Status& why) { running_.CancelStep(step_id, why); }
   bool is_running() const { return !running_.empty(); }
 
  private:

@@ -87,6 +87,7 @@ class Master::SessionCreation : public std::enable_shared_from_this<SessionCreat
     session_.first_step_id = static_cast<int64_t>(master_->options_.random() >> 8);
     session_.worker = master_->options_.worker;
     session_.timers = master_->options_.timers;
+    session_.ended_steps = master_->ended_steps_;
     session_.on_remote_step = [monitor = master_->liveness_] { monitor->Poke(); };
   }
 
@@ -179,12 +180,17 @@ class Master::SessionCreation : public std::enable_shared_from_this<SessionCreat
         all->Arrive();
       } else {
         // Sets up the transport of its steps before the first of them.
-        WorkerInterface* const worker = task.peer->worker.get();
-        worker->CreateWorkerSession({.cancellation = control_.cancellation, .owner = control_.owner},
-                                    RequestFor(task.peer->id), [all, worker](Status status) {
-                                      if (!status.ok()) return all->Arrive(status);
-                                      worker->Prepare([all] { all->Arrive(); });
-                                    });
+        const Peer* const peer = task.peer;
+        pb::CreateWorkerSessionRequest request = RequestFor(peer->id);
+        std::vector<int64_t> ended = session_.ended_steps->Of(peer->address);
+        request.mutable_millrace_ended_steps()->Assign(ended.begin(), ended.end());
+        peer->worker->CreateWorkerSession(
+            {.cancellation = control_.cancellation, .owner = control_.owner}, std::move(request),
+            [self = shared_from_this(), all, peer, ended = std::move(ended)](Status status) {
+              if (!status.ok()) return all->Arrive(status);
+              self->session_.ended_steps->Acknowledged(peer->address, ended);
+              peer->worker->Prepare([all] { all->Arrive(); });
+            });
       }
     }
   }

@@ -77,6 +77,7 @@ class Master : public LivenessClient, public LeaseClient, public std::enable_sha
   const MasterOptions options_;
   std::shared_ptr<LivenessMonitor> liveness_;
   std::shared_ptr<LeaseMonitor> leases_;
+  const std::shared_ptr<EndedSteps> ended_steps_ = std::make_shared<EndedSteps>();
   mutable Mutex mu_;
   Status going_down_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<std::string, std::shared_ptr<MasterSession>> sessions_ ABSL_GUARDED_BY(mu_);

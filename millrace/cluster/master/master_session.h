@@ -10,6 +10,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/functional/function_ref.h"
 #include "millrace/base/mutex.h"
+#include "millrace/cluster/master/ended_steps.h"
 #include "millrace/cluster/master/master_program.h"
 #include "millrace/cluster/master/program_builder.h"
 #include "millrace/cluster/master/program_table.h"
@@ -34,6 +35,7 @@ struct MasterSessionOptions {
   std::shared_ptr<const PeerSet> peers = nullptr;
   std::vector<SessionTask> tasks = {};  // the master's own task first
   TimerQueue* timers = TimerQueue::Real();
+  std::shared_ptr<EndedSteps> ended_steps = nullptr;  // of the master
   // Called when a step that waits for peers begins.
   std::function<void()> on_remote_step = nullptr;
 };

@@ -317,7 +317,11 @@ void MasterStep::End() {
     for (const ProgramPart& part : program_->parts) {
       if (part.peer == nullptr) continue;
       if (status.ok() && part.speaks_millrace) continue;
-      part.peer->worker->CleanupGraph({.timeout = absl::Seconds(10)}, step_id_, [](Status) {});
+      if (status.ok()) {
+        part.peer->worker->CleanupGraph({.timeout = absl::Seconds(10)}, step_id_, [](Status) {});
+      } else {
+        session_->options_.ended_steps->Tell(*part.peer, step_id_);
+      }
       // A part may have ended before another one failed: who waits for its buffers learns of it by the other id.
       if (collective_step_ != 0)
         part.peer->worker->CleanupGraph({.timeout = absl::Seconds(10)}, collective_step_, [](Status) {});

@@ -164,6 +164,28 @@ TEST_P(ClusterClientsTest, AStepFailsWhenATaskIsLostWhosePartInItHasEnded) {
   });
 }
 
+// The message that cancels its part on the ps is lost; the part must not take what a later session puts there.
+TEST_P(ClusterClientsTest, AnEndedStepTakesNothingFromALaterSessionAlsoIfItsEndWasNotHeardOf) {
+  ForSeeds(60, [](uint64_t seed) {
+    ClusterClients c(seed);
+    const TicketPtr step = c.SlowStep();
+    c.network().RunFor(absl::Milliseconds(100));
+    c.cluster.Cut("worker0", "ps0");
+    c.network().RunFor(absl::Milliseconds(c.cluster.Random(2000)));
+    step->call->Cancel();
+    c.network().RunFor(absl::Milliseconds(1 + c.cluster.Random(1000)));
+    EXPECT_TRUE(step->done);
+    c.cluster.Heal("worker0", "ps0");
+    Trainer next(&c.cluster, "next");
+    next.Expect(next.Create());
+    next.Expect(next.client().Run({}, {}, {"put"}));
+    const TicketPtr slow = next.SlowStep();
+    if (next.Expect(slow)) {
+      EXPECT_EQ(slow->Value("slow:0"), 6);
+    }
+  });
+}
+
 TEST_P(ClusterClientsTest, ResetEndsSessionsAndEmptiesTheCluster) {
   ForSeeds(40, [](uint64_t seed) {
     ClusterClients c(seed);

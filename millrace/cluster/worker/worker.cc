@@ -138,6 +138,7 @@ StatusOr<std::shared_ptr<WorkerSession>> Worker::MakeSession(const pb::CreateWor
 
 void Worker::CreateWorkerSession(const CallControl& control, pb::CreateWorkerSessionRequest request, DoneStatus done) {
   if (request.session_handle().empty()) return done(InvalidArgument("a worker session needs a handle"));
+  for (const int64_t step : request.millrace_ended_steps()) EndStep(step);
   StatusOr<std::shared_ptr<WorkerSession>> session = MakeSession(request);
   if (session.ok() && control.from != nullptr) {
     (*session)->lease()->Touch(*control.from);
@@ -282,9 +283,16 @@ void Worker::Repeat(PartRun run, absl::AnyInvocable<void(PartResult)> done) {
 }
 
 void Worker::CleanupGraph(const CallControl&, int64_t step_id, DoneStatus done) {
-  steps_->Forget(step_id);
-  collectives_->FailStep(step_id, Aborted("step ", step_id, " has ended on ", task().name()));
+  EndStep(step_id);
   done(absl::OkStatus());
+}
+
+void Worker::EndStep(int64_t step_id) {
+  const Status why = Aborted("step ", step_id, " has ended on ", task().name());
+  steps_->Forget(step_id);
+  collectives_->FailStep(step_id, why);
+  // A part still runs if the message that cancels it was lost.
+  task().CancelStep(step_id, why);
 }
 
 Status Worker::CheckKey(const std::string& key) const {

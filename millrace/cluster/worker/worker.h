@@ -108,6 +108,7 @@ class Worker : public WorkerInterface,
 
  private:
   explicit Worker(WorkerOptions options);
+  void EndStep(int64_t step_id);
   std::shared_ptr<TaskCollectives> NewCollectives();
   // Puts the executor of collective ops where the kernels that use `resources` find it.
   void OfferCollectives(ResourceManager* resources);

@@ -41,8 +41,8 @@ class Accumulator : public Resource {
   void Take(const CallingOp& op, int64_t num_required, TakeDone done);
   // Gradients of earlier steps than this are stale.
   void SetGlobalStep(const CallingOp& op, int64_t step);
-  // For a training that begins anew with what others have left here: forgets all gradients, begins an epoch and sets the
-  // global step.
+  // For a training that begins anew with what others have left here: forgets all gradients, begins an epoch and sets
+  // the global step.
   void BeginAnew(const CallingOp& op, int64_t step);
 
   int64_t num_accumulated() const;

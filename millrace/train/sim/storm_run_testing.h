@@ -226,7 +226,9 @@ class StormRun {
         // It dies while it writes its part of a checkpoint.
         if (options_.disk_may_fail && options_.ps_may_die && is_ps) {
           disk_.BreakAt(cluster_.HostOf(task), n, [this, task] {
-            network().timers()->Schedule(absl::ZeroDuration(), [this, task] { Kill(task); });
+            network().timers()->Schedule(absl::ZeroDuration(), [this, task] {
+              if (MayFail()) Kill(task);
+            });
           });
         }
         return;

@@ -92,8 +92,11 @@ class SyncStormRun : public StormRun {
     return absl::OkStatus();
   }
 
-  // Nobody hands out tokens, nor restores, after the chief has ended.
-  bool MayFail() const override { return !workers_[0].succeeded; }
+  // Nobody hands out tokens, nor restores, after the chief has ended. And a worker that has ended is not there any more
+  // if a lost ps takes the training back.
+  bool MayFail() const override {
+    return std::none_of(workers_.begin(), workers_.end(), [](const WorkerState& w) { return w.succeeded; });
+  }
 
   void Check() override {
     EXPECT_GE(global_step_, options_.steps);
