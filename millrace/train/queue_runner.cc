@@ -77,6 +77,11 @@ void RepeatedRuns::End(const std::string& op, const RunIdentity& run) {
   runs_[op].run = run;
 }
 
+void RepeatedRuns::Forget() {
+  MutexLock lock(&mu_);
+  runs_.clear();
+}
+
 Status QueueRunner::Start(ClientSession* session, Coordinator* coordinator, RepeatedRuns* runs) const {
   if (options_.enqueue_ops.empty()) return InvalidArgument("queue runner '", options_.name, "' has no ops to run");
   if (coordinator->ShouldStop())

@@ -33,6 +33,8 @@ class RepeatedRuns {
   // that what is left of an earlier session is always the earlier one.
   RunIdentity Begin(const std::string& op);
   void End(const std::string& op, const RunIdentity& run);
+  // What was under way is not repeated.
+  void Forget();
 
  private:
   struct OfOp {

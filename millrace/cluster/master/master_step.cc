@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "millrace/base/exception_status.h"
 #include "millrace/cluster/step/let_go.h"
@@ -104,7 +105,10 @@ void MasterStep::RunAtPeer(int index) {
   call.exec_opts.set_record_timeline(trace_);
   call.exec_opts.set_record_partition_graphs(partition_graphs_);
   for (const ClientEdge& feed : part.feeds) call.send.emplace_back(feed.key, feeds_[feed.index]);
-  for (const ClientEdge& fetch : part.fetches) call.recv_keys.push_back(fetch.key);
+  for (const ClientEdge& fetch : part.fetches) {
+    // A client may fetch a tensor twice.
+    if (!absl::c_linear_search(call.recv_keys, fetch.key)) call.recv_keys.push_back(fetch.key);
+  }
   const int64_t start = trace_ ? NowNanos() : 0;
   part.peer->worker->RunGraph(
       {.cancellation = &cancellation_, .handover = handover_}, std::move(call),

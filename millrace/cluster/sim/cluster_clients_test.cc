@@ -60,6 +60,13 @@ TEST_P(ClusterClientsTest, AStepGetsWhatItWaitedFor) {
   });
 }
 
+TEST_P(ClusterClientsTest, ATensorMayBeFetchedTwice) {
+  ClusterClients c(1);
+  const TicketPtr step = c.trainer.client().Run({}, {"read:0", "read:0"});
+  ASSERT_TRUE(c.trainer.Expect(step));
+  EXPECT_EQ(step->Value("read:0"), 0);
+}
+
 TEST_P(ClusterClientsTest, ClosingASessionEndsItsSteps) {
   ForSeeds(40, [](uint64_t seed) {
     ClusterClients c(seed);

@@ -131,6 +131,11 @@ uint64_t Accumulator::epoch() const {
   return epoch_;
 }
 
+bool Accumulator::has_begun() const {
+  MutexLock lock(&mu_);
+  return !is_new_;
+}
+
 int64_t Accumulator::num_accumulated() const {
   MutexLock lock(&mu_);
   return Count();

@@ -45,6 +45,8 @@ class Accumulator : public Resource {
   // the global step.
   void BeginAnew(const CallingOp& op, int64_t step);
 
+  // Whether it has been given a global step since it was made.
+  bool has_begun() const;
   int64_t num_accumulated() const;
   // The number of gradients that were dropped, because they were stale or, with shards, there already.
   int64_t num_dropped() const;

@@ -135,6 +135,16 @@ class BeginKernel : public Kernel {
   }
 };
 
+class HasBegunKernel : public Kernel {
+ public:
+  explicit HasBegunKernel(KernelInit&) {}
+  Status Compute(KernelContext& ctx) override {
+    MR_ASSIGN_OR_RETURN(RefPtr<Accumulator> accumulator, ctx.resource<Accumulator>(0));
+    ctx.SetOutput(0, Tensor::Scalar(accumulator->has_begun()));
+    return absl::OkStatus();
+  }
+};
+
 class NumAccumulatedKernel : public Kernel {
  public:
   explicit NumAccumulatedKernel(KernelInit&) {}
@@ -258,7 +268,14 @@ MR_ACCUMULATOR_STEP(ResourceAccumulatorSetGlobalStep, "resource").Stateful();
 MR_ACCUMULATOR_COUNT(AccumulatorNumAccumulated, "Ref(string)");
 MR_ACCUMULATOR_COUNT(ResourceAccumulatorNumAccumulated, "resource").Stateful();
 
-// The next two are not available in TensorFlow.
+// The next three are not available in TensorFlow.
+MILLRACE_OP(MillraceAccumulatorHasBegun)
+    .Input("handle: Ref(string)")
+    .Output("has_begun: bool")
+    .Stateful()
+    .Shape(ScalarShape)
+    .NotDifferentiable()
+    .Summary("Whether the accumulator has been given a global step since it was made.");
 MILLRACE_OP(MillraceAccumulatorBegin)
     .Input("handle: Ref(string)")
     .Input("global_step: int64")
@@ -276,6 +293,7 @@ MILLRACE_OP(MillraceAccumulatorNumDropped)
     .Summary("The number of gradients that were dropped as stale.");
 
 MILLRACE_KERNEL(MillraceAccumulatorBegin, kCpu, BeginKernel);
+MILLRACE_KERNEL(MillraceAccumulatorHasBegun, kCpu, HasBegunKernel);
 MILLRACE_KERNEL(MillraceAccumulatorNumDropped, kCpu, NumDroppedKernel);
 MILLRACE_KERNEL(ConditionalAccumulator, kCpu, AccumulatorKernel<false>);
 MILLRACE_KERNEL(ResourceConditionalAccumulator, kCpu, AccumulatorKernel<false>);

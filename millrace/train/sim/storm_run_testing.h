@@ -68,6 +68,7 @@ class StormRun {
     SimProgram* program = nullptr;
     int done = 0;  // acknowledged runs of all its programs
     bool succeeded = false;
+    int brought_back = 0;  // the number of deaths of parameter servers when it was last started again after its end
   };
 
   // The program of a worker, from its start to its end. Sets `succeeded`.
@@ -75,6 +76,8 @@ class StormRun {
   virtual void Check() = 0;
   // Whether a fault may come now.
   virtual bool MayFail() const { return true; }
+  // Whether a worker that has ended takes part in what a lost parameter server has undone.
+  virtual bool ComesBack() const { return false; }
   // Called by destructors: ends the programs.
   void Close() {
     closing_ = true;
@@ -91,6 +94,10 @@ class StormRun {
     for (size_t i = 0; i < programs_.size(); ++i) all &= programs_[i]->Proceed();
     for (int i = 0; i < options_.workers && !closing_; ++i) {
       WorkerState& worker = workers_[i];
+      if (worker.succeeded && ComesBack() && worker.brought_back < ps_deaths_) {
+        worker.brought_back = ps_deaths_;
+        worker.succeeded = false;
+      }
       all &= worker.succeeded;
       if (worker.succeeded || worker.program == nullptr || !worker.program->finished()) continue;
       worker.program = nullptr;

@@ -61,7 +61,9 @@ class SyncStormRun : public StormRun {
     StatusOr<std::unique_ptr<MonitoredSession>> made =
         worker == 0 ? ChiefSession(program, model.scope, hooks) : WorkerSession(program, model.scope, worker, hooks);
     Status status = made.status();
+    int deaths = ps_deaths_;
     while (status.ok() && !(*made)->ShouldStop()) {
+      deaths = ps_deaths_;
       status = (*made)->Run(model.train);
       ++(status.ok() ? acknowledged_ : unknown_);
     }
@@ -69,10 +71,13 @@ class SyncStormRun : public StormRun {
     // The last one sees what is there when nobody trains any more. A lost session at the very end is a failure of the
     // program: it is started again, and ends at once.
     if (IsSessionLost(status)) return;
+    // What has been trained is lost with a parameter server, and only the chief restores it.
+    if (status.ok() && worker == 0 && ps_deaths_ > deaths) return;
     if (status.ok() && std::count_if(workers_.begin(), workers_.end(),
                                      [](const WorkerState& w) { return w.succeeded; }) == options_.workers - 1) {
       status = Observe(program, worker);
       if (IsSessionLost(status)) return;
+      observed_ = true;
     }
     NoteEnd(program, worker, status);
   }
@@ -92,11 +97,10 @@ class SyncStormRun : public StormRun {
     return absl::OkStatus();
   }
 
-  // Nobody hands out tokens, nor restores, after the chief has ended. And a worker that has ended is not there any more
-  // if a lost ps takes the training back.
-  bool MayFail() const override {
-    return std::none_of(workers_.begin(), workers_.end(), [](const WorkerState& w) { return w.succeeded; });
-  }
+  // Nobody hands out tokens, nor restores, after the chief has ended.
+  bool MayFail() const override { return !workers_[0].succeeded && !observed_; }
+  // An update needs all workers, also one that had seen the last step before a parameter server was lost with it.
+  bool ComesBack() const override { return !workers_[0].succeeded && !observed_; }
 
   void Check() override {
     EXPECT_GE(global_step_, options_.steps);
@@ -123,6 +127,7 @@ class SyncStormRun : public StormRun {
   const SyncStormOptions sync_;
   const SyncReplicasOptions replicas_;
   int chiefs_ = 0;
+  bool observed_ = false;  // the training is over
   int64_t values_[2] = {}, waiting_[2] = {}, dropped_[2] = {};
   int64_t global_step_ = 0;
 };

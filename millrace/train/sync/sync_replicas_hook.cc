@@ -33,14 +33,16 @@ Status SyncReplicasHook::End(ClientSession* session) {
 }
 
 Status SyncReplicasHook::BeginAsChief(ClientSession* session, Coordinator* coordinator) {
-  MR_ASSIGN_OR_RETURN(const Tensors told, session->Run({nodes_->chief_ready, nodes_->chief_began}));
+  MR_ASSIGN_OR_RETURN(const Tensors told, session->Run({nodes_->chief_ready, nodes_->chief_began, nodes_->continues}));
   if (told[0].num_elements() > 0) return FailedPrecondition(name_, ": variables without a value: ", Listed(told[0]));
   MR_RETURN_IF_ERROR(CheckContinues(session));
   // If the parameter servers have seen a chief before, they have their tokens.
   const bool began_before = told[1].scalar<bool>();
   if (!began_before) MR_RETURN_IF_ERROR(RunOnce(session, init_tokens_));
-  // An update of an earlier session of this hook is continued, so that nothing of it is lost.
-  const bool continues = began_before && has_begun_ && continues_updates_;
+  // An update of an earlier session of this hook is continued, so that nothing of it is lost; but not if the training
+  // goes back, with a parameter server that was started anew: it would take gradients for which it hands out no tokens.
+  const bool continues = told[2].scalar<bool>() && has_begun_ && continues_updates_;
+  if (!continues) runs_.Forget();
   MR_RETURN_IF_ERROR(RunOnce(session, continues ? nodes_->chief_resume : nodes_->chief_init));
   if (nodes_->fixed_order && !has_begun_) MR_RETURN_IF_ERROR(RunOnce(session, nodes_->local_step_init));
   has_begun_ = true;

@@ -32,9 +32,11 @@ void SyncReplicasNodes::AddReadiness(const Scope& s, const LocalVariable& began,
                                      const std::vector<Output>& dropped) {
   chief_ready = UninitializedVariables(s.WithoutDevice().WithDevice(global_step.handle().node()->requested_device()));
   chief_began = Op(home, "VarIsInitializedOp", {began.handle});
+  if (continues.empty()) continues = chief_began;
+  // Workers wait for the chief also when another parameter server than that of the global step was started anew.
   const Output missing =
       Op(home, "Reshape",
-         {Op(home, "Where", {Op(home, "LogicalNot", {Op(home, "Reshape", {chief_began, std::vector<int32_t>{1}})})}),
+         {Op(home, "Where", {Op(home, "LogicalNot", {Op(home, "Reshape", {continues, std::vector<int32_t>{1}})})}),
           std::vector<int32_t>{-1}});
   const Output names = Op(home, "GatherV2", {std::vector<std::string>{began_name}, missing, 0});
   worker_ready = Op(home.WithOpName("ready_for_local_init"), "ConcatV2", {InputList{chief_ready, names}, 0});

@@ -30,6 +30,8 @@ struct SyncReplicasNodes {
   int total_num_replicas = 0;
   Output token_queue = {}, local_step = {};
   Output chief_ready = {}, worker_ready = {}, chief_began = {};
+  // Whether all parameter servers have what an earlier session of a chief left there; if not set, chief_began.
+  Output continues = {};
   Output num_dropped_per_variable = {}, num_dropped = {};
   size_t gradient_bytes = 0;  // of one update, as far as known
   // chief_init also answers for updates that no chief will complete; chief_resume does not.

@@ -73,6 +73,9 @@ struct VariableAccumulator {
   Operation Begin(const Scope& scope, const Output& step, const Output& continues) const {
     return AddOp(scope.ColocateWith(handle), "MillraceAccumulatorBegin", {handle, step, continues});
   }
+  Output HasBegun(const Scope& scope) const {
+    return Op(scope.ColocateWith(handle), "MillraceAccumulatorHasBegun", {handle});
+  }
   Output Count(const Scope& scope) const {
     return Op(scope.ColocateWith(handle), "AccumulatorNumAccumulated", {handle});
   }
@@ -224,15 +227,18 @@ bool SyncReplicasOptimizer::Builder::AddBeginOfSession() {
   begin_ = global_step_.Read(home_);
   nodes_->local_step_init = local_step_.Assign(s_.WithOpName("local_step_init"), begin_);
   if (!s_.ok()) return false;
-  // If the global step's task was started anew, so is the training. Gradients on other tasks are of steps that it goes
-  // back behind, and workers that repeat a run must give them again, as they give those of the task that was lost.
-  const Output continues = Op(home_, "VarIsInitializedOp", {chief_began_.handle});
+  // If a parameter server was started anew, so is the training. Gradients on others are of steps that it goes back
+  // behind, and workers that repeat a run must give them again, as they give those that were lost.
+  std::vector<Output> begun = {Op(home_, "VarIsInitializedOp", {chief_began_.handle})};
+  for (const VariableAccumulator& accumulator : accumulators_) begun.push_back(accumulator.HasBegun(s_));
+  if (!s_.ok()) return false;
+  nodes_->continues = Op(home_.WithOpName("continues"), "All", {Stack(home_, begun), 0});
   std::vector<Operation> resume = {nodes_->local_step_init}, set = resume;
   std::vector<Output> counts;
   for (const VariableAccumulator& accumulator : accumulators_) {
     resume.push_back(accumulator.SetGlobalStep(s_, begin_));
-    set.push_back(accumulator.Begin(s_, begin_, continues));
-    counts.push_back(accumulator.Count(s_));
+    set.push_back(accumulator.Begin(s_, begin_, nodes_->continues));
+    counts.push_back(accumulator.Count(s_.WithControlDependencies({set.back()})));
     dropped_.push_back(accumulator.Dropped(s_));
   }
   if (!s_.ok()) return false;

@@ -32,8 +32,8 @@
 //   and a new chief first hands out tokens for announcements whose gradients are gone, so all workers go on at the
 //   current global step.
 // - A ps that died loses the accumulators of its variables. The steps that had given it gradients fail, the sessions
-//   end, and the steps are repeated in new ones. If it was the task of the global step, tokens and announcements are
-//   lost as well: the training begins anew, and the other tasks forget the gradients that they have.
+//   end, and the training begins anew with the values of a checkpoint: the other tasks forget the gradients that they
+//   have, and workers repeat their steps.
 //
 // Fixed order (`shards`): the weights have the same bytes on any number of workers up to the number of shards.
 //
