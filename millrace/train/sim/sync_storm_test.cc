@@ -67,17 +67,19 @@ class SyncStormRun : public StormRun {
       status = (*made)->Run(model.train);
       ++(status.ok() ? acknowledged_ : unknown_);
     }
+    if (status.ok() && worker == 0) {
+      // What has been trained is lost with a parameter server, and only the chief restores it.
+      if (ps_deaths_ > deaths) return;
+      over_ = true;
+    }
     if (status.ok()) status = (*made)->Close();
     // The last one sees what is there when nobody trains any more. A lost session at the very end is a failure of the
     // program: it is started again, and ends at once.
     if (IsSessionLost(status)) return;
-    // What has been trained is lost with a parameter server, and only the chief restores it.
-    if (status.ok() && worker == 0 && ps_deaths_ > deaths) return;
     if (status.ok() && std::count_if(workers_.begin(), workers_.end(),
                                      [](const WorkerState& w) { return w.succeeded; }) == options_.workers - 1) {
       status = Observe(program, worker);
       if (IsSessionLost(status)) return;
-      observed_ = true;
     }
     NoteEnd(program, worker, status);
   }
@@ -98,9 +100,9 @@ class SyncStormRun : public StormRun {
   }
 
   // Nobody hands out tokens, nor restores, after the chief has ended.
-  bool MayFail() const override { return !workers_[0].succeeded && !observed_; }
+  bool MayFail() const override { return !over_; }
   // An update needs all workers, also one that had seen the last step before a parameter server was lost with it.
-  bool ComesBack() const override { return !workers_[0].succeeded && !observed_; }
+  bool ComesBack() const override { return !over_; }
 
   void Check() override {
     EXPECT_GE(global_step_, options_.steps);
@@ -127,7 +129,7 @@ class SyncStormRun : public StormRun {
   const SyncStormOptions sync_;
   const SyncReplicasOptions replicas_;
   int chiefs_ = 0;
-  bool observed_ = false;  // the training is over
+  bool over_ = false;  // the chief has seen the last step
   int64_t values_[2] = {}, waiting_[2] = {}, dropped_[2] = {};
   int64_t global_step_ = 0;
 };
