@@ -103,12 +103,15 @@ TEST_F(WholeValuesTest, UpdatesOfRowsAreSeenRowByRow) {
       b_.AddNode("ResourceScatterAdd", {{w, b_.Ints({1, 2, 3, 2}), Ones({4, kColumns})}}, attrs),
       b_.AddNode("AssignAddVariableOp", {{w, Ones({kRows, kColumns})}}, attrs)};
   const Endpoint rows = b_.Op("ResourceGather", {w, b_.Ints({2, 3, 95, 2})}, attrs);
+  const Endpoint sums = b_.Op("_CombineResourceRows", {w, b_.Ints({2, 95, 3, 2, 2}), b_.Ints({0, 0, 1, 1, 2})},
+                              {{"dtype", DType::kFloat}, {"combiner", "sum"}, {"N", 0}});
   const std::string prefix = dir_.File("sparse");
   Node* const save = Save(prefix, value);
   const Endpoint restored = Restore(prefix);
   WhileUpdating(updates, [&] {
     EXPECT_TRUE(IsEven(Fetched(value), false));
     EXPECT_TRUE(IsEven(Fetched(rows), false));
+    EXPECT_TRUE(IsEven(Fetched(sums), false));
     EXPECT_TRUE(IsEven(Sent(value), false));
     ASSERT_TRUE(session_->RunTargets({save->name()}).ok());
     EXPECT_TRUE(IsEven(Fetched(restored), false));
