@@ -1,5 +1,5 @@
-// Fuses the sums of embeddings: Unique of the ids, a gather of these rows of a variable, and a SparseSegment op that sums
-// them become one op, which reads the rows where they are.
+// Fuses the sums of embeddings: Unique of the ids, a gather of these rows of a variable, and a SparseSegment op that
+// sums them become one op, which reads the rows where they are.
 //
 // Only if nothing else reads the gathered rows: a gradient does, so that a training step keeps the three ops.
 #include <algorithm>

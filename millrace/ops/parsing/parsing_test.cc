@@ -125,7 +125,11 @@ TEST(ParseExample, EveryFormOfAFeatureIsRead) {
       in_two("\x12\x0c\x0a\x04\x00\x00\x80\x3f\x0a\x04\x00\x00\x00\x40", 14);
   const std::string number("\x1a\x04\x0a\x02\x96\x01", 6), numbers("\x1a\x05\x0a\x03\x05\x96\x01", 7),
       loose("\x1a\x02\x08\x07", 4);
-  const std::string text("\x0a\x04\x0a\x02hi", 6), texts("\x0a\x06\x0a\x01" "a\x0a\x01" "b", 8);
+  const std::string text("\x0a\x04\x0a\x02hi", 6), texts(
+                                                       "\x0a\x06\x0a\x01"
+                                                       "a\x0a\x01"
+                                                       "b",
+                                                       8);
   const auto parsed = ParseSparse({
       ExampleOf({Entry("f", one), Entry("i", number), Entry("s", text)}),
       ExampleOf({Entry("s", texts), Entry("other", one), Entry("i", numbers), Entry("f", in_two)}),
@@ -145,9 +149,9 @@ TEST(ParseExample, EveryFormOfAFeatureIsRead) {
 
 TEST(ParseExample, WhatLooksShortAndIsNotValidIsRefused) {
   const std::string good("\x12\x06\x0a\x04\x00\x00\x80\x3f", 8);
-  for (const std::string& bad : {std::string("\x12\x05\x0a\x03\x00\x00\x80", 7),     // three bytes of floats
-                                 std::string("\x1a\x04\x0a\x02\x96\x81", 6),         // an integer without an end
-                                 std::string("\x22\x04\x0a\x02hi", 6),               // a list of another kind
+  for (const std::string& bad : {std::string("\x12\x05\x0a\x03\x00\x00\x80", 7),       // three bytes of floats
+                                 std::string("\x1a\x04\x0a\x02\x96\x81", 6),           // an integer without an end
+                                 std::string("\x22\x04\x0a\x02hi", 6),                 // a list of another kind
                                  std::string("\x12\x07\x0a\x04\x00\x00\x80\x3f", 8)})  // longer than its entry
   {
     for (const char* key : {"f", "i"}) {
@@ -172,7 +176,8 @@ TEST(ParseExample, OrderAndGapsOfTheKeysDoNotMatter) {
       expected.push_back(there ? (e * k) % 100 : -1);
       // Odd examples have their keys in another order.
       const std::string value = absl::StrCat("\x1a\x03\x0a\x01", std::string(1, static_cast<char>((e * k) % 100)));
-      if (there) entries[static_cast<size_t>(e % 2 == 0 ? k : (k * 7 + e) % 20)] = Entry(keys[static_cast<size_t>(k)], value);
+      if (there)
+        entries[static_cast<size_t>(e % 2 == 0 ? k : (k * 7 + e) % 20)] = Entry(keys[static_cast<size_t>(k)], value);
     }
     // The map in pieces, each of which has a length of one byte.
     for (const std::string& entry : entries) absl::StrAppend(&serialized.data<std::string>()[e], ExampleOf({entry}));
@@ -188,7 +193,8 @@ TEST(ParseExample, OrderAndGapsOfTheKeysDoNotMatter) {
   ASSERT_TRUE(parsed.ok()) << parsed.status();
   for (int64_t e = 0; e < 50; ++e) {
     for (int64_t k = 0; k < 20; ++k) {
-      EXPECT_EQ((*parsed)[static_cast<size_t>(k)].data<int64_t>()[e], expected[static_cast<size_t>(e * 20 + k)]) << e << " " << k;
+      EXPECT_EQ((*parsed)[static_cast<size_t>(k)].data<int64_t>()[e], expected[static_cast<size_t>(e * 20 + k)])
+          << e << " " << k;
     }
   }
 }

@@ -43,8 +43,8 @@ inline StatusOr<int64_t> GivenSegments(const KernelContext& ctx, int i, int64_t 
   return given;
 }
 
-// Shape function: `shape` with another number of rows, given by input `count_input` unless that is negative. Input 2 has
-// the segment ids.
+// Shape function: `shape` with another number of rows, given by input `count_input` unless that is negative. Input 2
+// has the segment ids.
 inline Status SegmentRows(ShapeContext& c, PartialShape shape, int count_input) {
   MR_RETURN_IF_ERROR(c.WithRank(2, 1).status());
   int64_t rows = PartialShape::kUnknown;

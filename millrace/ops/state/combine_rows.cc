@@ -109,9 +109,7 @@ class CombineRowsKernel : public Kernel {
   explicit CombineRowsKernel(KernelInit& init) : dtype_(init.output_type(0)) {
     std::string combiner;
     init.Attr("combiner", &combiner);
-    scale_ = combiner == "mean"    ? SegmentScale::kMean
-             : combiner == "sqrtn" ? SegmentScale::kSqrtN
-                                   : SegmentScale::kSum;
+    scale_ = combiner == "mean" ? SegmentScale::kMean : combiner == "sqrtn" ? SegmentScale::kSqrtN : SegmentScale::kSum;
     const bool known = DispatchType(FloatTypes(), dtype_, [&](auto tag) {
       combine_ = CombineFor<typename decltype(tag)::type>(init.input_type(1), init.input_type(2));
     });
@@ -120,7 +118,8 @@ class CombineRowsKernel : public Kernel {
 
   Status Compute(KernelContext& ctx) override {
     const Tensor& indices = ctx.input(1);
-    if (indices.rank() != 1) return InvalidArgument("unique expects a 1D vector, got shape ", indices.shape().ToString());
+    if (indices.rank() != 1)
+      return InvalidArgument("unique expects a 1D vector, got shape ", indices.shape().ToString());
     return ReadVariableRows(ctx, 0, dtype_, [&](const Tensor& params, RowLocks& locks) -> Status {
       MR_ASSIGN_OR_RETURN(const SliceForm form, RowSlices(params.shape(), indices));
       MR_RETURN_IF_ERROR(indices.dtype() == DType::kInt32
@@ -129,7 +128,8 @@ class CombineRowsKernel : public Kernel {
       MR_ASSIGN_OR_RETURN(const int64_t count, CountSegments(ctx, params));
       Shape shape = params.shape();
       shape.set_dim(0, count);
-      if (const Status fits = Shape::Make(shape.dims()).status(); !fits.ok()) return WithPrefix(kSegmentsOverflow, fits);
+      if (const Status fits = Shape::Make(shape.dims()).status(); !fits.ok())
+        return WithPrefix(kSegmentsOverflow, fits);
       MR_ASSIGN_OR_RETURN(Tensor* const output, ctx.AllocateOutput(0, shape));
       combine_(ctx, {params, locks, indices, ctx.input(2), form.size}, scale_, output);
       return absl::OkStatus();

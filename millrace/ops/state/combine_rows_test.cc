@@ -75,8 +75,9 @@ Outcome Combine(const std::string& op, const Tensor& table, const Lookup& lookup
   const Endpoint ids = feed(lookup.ids, "ids"), segments = feed(lookup.segments, "segments");
   Node* const unique = b.AddNode("Unique", {ids}, {}, "unique");
   const Endpoint rows =
-      handle ? b.Op("ResourceGather", {variable, unique->output(0)}, {{"dtype", table.dtype()}}, "rows")
-             : b.Op("GatherV2", {b.Op("Identity", {variable}, {}), unique->output(0), b.Scalar<int32_t>(0)}, {}, "rows");
+      handle
+          ? b.Op("ResourceGather", {variable, unique->output(0)}, {{"dtype", table.dtype()}}, "rows")
+          : b.Op("GatherV2", {b.Op("Identity", {variable}, {}), unique->output(0), b.Scalar<int32_t>(0)}, {}, "rows");
   std::vector<Endpoint> inputs = {rows, unique->output(1), segments};
   if (lookup.count >= 0) inputs.push_back(b.Const(Tensor::Scalar(static_cast<int32_t>(lookup.count))));
   const Endpoint sum = b.Op(op + (lookup.count >= 0 ? "WithNumSegments" : ""), inputs, {}, "sum");
@@ -96,8 +97,8 @@ Outcome Combine(const std::string& op, const Tensor& table, const Lookup& lookup
   run.output_partition_graphs = true;
   RunMetadata metadata;
   std::vector<Tensor> results;
-  outcome.status =
-      (*session)->Run(run, {{"ids", lookup.ids}, {"segments", lookup.segments}}, {fetch.name()}, {}, &results, &metadata);
+  outcome.status = (*session)->Run(run, {{"ids", lookup.ids}, {"segments", lookup.segments}}, {fetch.name()}, {},
+                                   &results, &metadata);
   if (outcome.status.ok()) outcome.rows = results[0];
   for (const auto& partition : metadata.partition_graphs()) {
     for (const auto& node : partition.node()) outcome.ops.push_back(node.op());
@@ -147,9 +148,9 @@ TEST(CombineRows, LargeInputsAreTheSameForAnyNumberOfThreads) {
 
 TEST(CombineRows, NoIdsAndNoColumnsGiveWhatTheOpsGive) {
   const Lookup none = {Tensor(DType::kInt64, Shape({0})), Tensor(DType::kInt64, Shape({0})), 3};
-  for (const auto& [table, lookup] : {std::pair(Table(DType::kFloat, Shape({6, 2})), none),
-                                      std::pair(Table(DType::kFloat, Shape({6, 0})), FewIds()),
-                                      std::pair(Table(DType::kFloat, Shape({6})), FewIds())}) {
+  for (const auto& [table, lookup] :
+       {std::pair(Table(DType::kFloat, Shape({6, 2})), none), std::pair(Table(DType::kFloat, Shape({6, 0})), FewIds()),
+        std::pair(Table(DType::kFloat, Shape({6})), FewIds())}) {
     const Outcome plain = Combine("SparseSegmentSum", table, lookup, {.passes = false});
     const Outcome fused = Combine("SparseSegmentSum", table, lookup, {});
     ASSERT_TRUE(plain.status.ok() && fused.status.ok()) << plain.status << fused.status;
