@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/strip.h"
 #include "millrace/graph/host_memory.h"
+#include "millrace/graph/passes/fused_node.h"
 #include "millrace/graph/passes/roles.h"
 
 namespace millrace {
@@ -64,29 +65,15 @@ class RowSumFuser {
 
   Status Fuse(Node* sum, Node* gather, Node* unique, const char* combiner) {
     const bool by_reference = IsRef(gather->input_type(0));
-    NodeSpec spec;
-    spec.op = by_reference ? "_CombineVariableRows" : "_CombineResourceRows";
+    Node* const parts[] = {unique, gather, sum};
+    NodeSpec spec = SpecInPlaceOf(parts, by_reference ? "_CombineVariableRows" : "_CombineResourceRows");
     spec.inputs = {gather->input(0), unique->input(0), sum->input(2)};
     const bool has_count = sum->num_inputs() > 3;
     if (has_count) spec.inputs.push_back(sum->input(3));
-    for (const Node* node : {sum, gather, unique}) {
-      for (Node* before : node->control_inputs()) {
-        if (std::find(spec.control_inputs.begin(), spec.control_inputs.end(), before) == spec.control_inputs.end()) {
-          spec.control_inputs.push_back(before);
-        }
-      }
-    }
-    spec.device = sum->requested_device();
-    for (const auto& [name, value] : sum->attrs()) {
-      if (name[0] == '_') spec.attrs[name] = value;
-    }
     spec.attrs["combiner"] = AttrInit(combiner).value();
     spec.attrs["N"] = AttrInit(int64_t{has_count}).value();
     if (!by_reference) spec.attrs["dtype"] = AttrInit(sum->output_type(0)).value();
-    std::vector<std::string> origins;
-    for (const Node* node : {unique, gather, sum}) {
-      origins.insert(origins.end(), node->origins().begin(), node->origins().end());
-    }
+    std::vector<std::string> origins = OriginsOf(parts);
     MR_RETURN_IF_ERROR(graph_->ReplaceNode(sum, std::move(spec)));
     graph_->SetOrigins(sum, std::move(origins));
     gone_.insert(gather);
