@@ -44,6 +44,16 @@ class FlatSource {
     at_ += size;
     return true;
   }
+  // Takes the body of the next field if that has this tag, of one byte, and a length of one byte, as most have in small
+  // messages. Otherwise returns false, and the position stays.
+  [[nodiscard]] bool TakeShortField(uint32_t tag, absl::string_view* body) {
+    if (remaining() < 2 || static_cast<unsigned char>(at_[0]) != tag) return false;
+    const size_t size = static_cast<unsigned char>(at_[1]);
+    if (size > 127 || size > remaining() - 2) return false;
+    *body = absl::string_view(at_ + 2, size);
+    at_ += 2 + size;
+    return true;
+  }
   // The next `size` bytes, which must exist.
   absl::string_view Take(size_t size) {
     const absl::string_view bytes(at_, size);

@@ -3,6 +3,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "millrace/graph/host_memory.h"
+#include "millrace/graph/passes/fused_node.h"
 #include "millrace/graph/passes/roles.h"
 
 namespace millrace {
@@ -40,22 +41,11 @@ class GradientSumFuser {
   }
 
   Status Fuse(Node* conv, Node* sum, Endpoint addend) {
-    NodeSpec spec;
-    spec.op = kFusedConv;
+    Node* const parts[] = {conv, sum};
+    NodeSpec spec = SpecInPlaceOf(parts, kFusedConv);
     spec.inputs = {conv->input(0), conv->input(1), conv->input(2), addend};
-    spec.control_inputs.assign(conv->control_inputs().begin(), conv->control_inputs().end());
-    for (Node* before : sum->control_inputs()) {
-      if (std::find(spec.control_inputs.begin(), spec.control_inputs.end(), before) == spec.control_inputs.end()) {
-        spec.control_inputs.push_back(before);
-      }
-    }
-    spec.device = sum->requested_device();
-    for (const auto& [name, value] : sum->attrs()) {
-      if (name[0] == '_') spec.attrs[name] = value;
-    }
     for (const auto& [name, value] : conv->attrs()) spec.attrs[name] = value;
-    std::vector<std::string> origins(conv->origins().begin(), conv->origins().end());
-    origins.insert(origins.end(), sum->origins().begin(), sum->origins().end());
+    std::vector<std::string> origins = OriginsOf(parts);
     MR_RETURN_IF_ERROR(graph_->ReplaceNode(sum, std::move(spec)));
     graph_->SetOrigins(sum, std::move(origins));
     gone_.insert(conv);

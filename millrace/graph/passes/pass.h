@@ -63,6 +63,10 @@ Status FuseGradientSums(Graph* graph, const PassContext& context);
 // Makes a gather from a TF1 variable read only its rows instead of a snapshot of the whole variable.
 Status ReadRowsOfVariables(Graph* graph, const PassContext& context);
 
+// Fuses Unique, a gather of rows of a variable and a SparseSegment op that sums them into a _CombineResourceRows or
+// _CombineVariableRows with the last node's name.
+Status FuseRowSums(Graph* graph, const PassContext& context);
+
 // Fuses trees of element-wise ops and row reductions into a _FusedElementwise with the last node's name.
 Status FuseElementwise(Graph* graph, const PassContext& context);
 

@@ -1,5 +1,6 @@
 #include "millrace/graph/passes/pass.h"
 
+#include "absl/strings/match.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "millrace/graph/graph_builder.h"
@@ -398,6 +399,131 @@ TEST_F(SavedReadsTest, AFetchedSnapshotStays) {
 TEST_F(SavedReadsTest, AStepThatChangesVariablesKeepsItsSnapshots) {
   b_.AddNode("AssignVariableOp", {{w_, Placeholder("y")}}, {{"dtype", DType::kFloat}}, "assign");
   EXPECT_THAT(After(SaveVariablesInPlace), testing::HasSubstr("save = SaveV2("));
+}
+
+class RowSumsTest : public PassTest {
+ protected:
+  RowSumsTest() {
+    table_ = b_.Op("VarHandleOp", {}, {{"dtype", DType::kFloat}, {"shape", PartialShape({9, 2})}}, "table");
+    ids_ = Placeholder("ids", PartialShape({PartialShape::kUnknown}), DType::kInt64);
+    segments_ = Placeholder("segments", PartialShape({PartialShape::kUnknown}), DType::kInt64);
+    unique_ = b_.AddNode("Unique", {ids_}, {}, "unique");
+    gate_ = b_.AddNode("NoOp", {}, {}, "gate");
+  }
+  // The lookup of unique_; `device` is that of its last node.
+  void AddSum(const char* op = "SparseSegmentMeanWithNumSegments", const char* device = "") {
+    b_.control_inputs = {gate_};
+    rows_ = b_.Op("ResourceGather", {table_, unique_->output(0)}, {{"dtype", DType::kFloat}}, "rows");
+    b_.control_inputs = {};
+    b_.device = device;
+    std::vector<Endpoint> inputs = {rows_, unique_->output(1), segments_};
+    if (absl::EndsWith(op, "WithNumSegments")) inputs.push_back(b_.Scalar<int32_t>(4));
+    sum_ = b_.Op(op, inputs, {}, "sum");
+    b_.device = "";
+    context_.fetches = {sum_};
+  }
+  bool Fuses() {
+    After(FuseRowSums);
+    return sum_.node->is_type("_CombineResourceRows");
+  }
+  Endpoint table_, ids_, segments_, rows_, sum_;
+  Node *unique_ = nullptr, *gate_ = nullptr;
+};
+
+TEST_F(RowSumsTest, TheSumReadsTheRowsOfTheVariable) {
+  AddSum();
+  EXPECT_TRUE(Fuses());
+  ASSERT_TRUE(Prune(&graph_, context_).ok());
+  EXPECT_EQ(graph_.FindNode("unique"), nullptr);
+  EXPECT_EQ(graph_.FindNode("rows"), nullptr);
+  EXPECT_EQ(sum_.node->input(0), table_);
+  EXPECT_EQ(sum_.node->input(1), ids_);
+  EXPECT_EQ(sum_.node->input(2), segments_);
+  EXPECT_EQ(sum_.node->num_inputs(), 4);
+  EXPECT_THAT(sum_.node->control_inputs(), ::testing::ElementsAre(gate_));
+  EXPECT_THAT(sum_.node->origins(), ::testing::ElementsAre("unique", "rows", "sum"));
+  EXPECT_EQ(*sum_.node->Attr<std::string>("combiner"), "mean");
+  EXPECT_EQ(sum_.shape().ToString(), "[4,2]");
+}
+
+TEST_F(RowSumsTest, EveryCombinerHasItsSum) {
+  for (const auto& [op, combiner] : std::vector<std::pair<const char*, const char*>>{
+           {"SparseSegmentSum", "sum"}, {"SparseSegmentMean", "mean"}, {"SparseSegmentSqrtN", "sqrtn"}}) {
+    AddSum(op);
+    EXPECT_TRUE(Fuses());
+    EXPECT_EQ(*sum_.node->Attr<std::string>("combiner"), combiner);
+    EXPECT_EQ(sum_.node->num_inputs(), 3);
+  }
+}
+
+TEST_F(RowSumsTest, TwoLookupsOfTheSameIdsBothReadTheirRows) {
+  AddSum();
+  const Endpoint first = sum_;
+  AddSum();
+  context_.fetches = {first, sum_};
+  EXPECT_TRUE(Fuses());
+  EXPECT_EQ(first.node->type(), "_CombineResourceRows");
+}
+
+TEST_F(RowSumsTest, ReadersOfUniqueKeepItAndTheSumDoesNotNeedIt) {
+  AddSum();
+  b_.Op("Neg", {unique_->output(1)}, {}, "reader");
+  EXPECT_TRUE(Fuses());
+  EXPECT_NE(graph_.FindNode("unique"), nullptr);
+}
+
+TEST_F(RowSumsTest, RowsThatSomethingElseNeedsAreGathered) {
+  AddSum();
+  b_.Op("Shape", {rows_}, {}, "reader");  // as a gradient has it
+  EXPECT_FALSE(Fuses());
+}
+
+TEST_F(RowSumsTest, WhatIsOrderedAfterTheGatherStaysAfterIt) {
+  AddSum();
+  b_.control_inputs = {rows_.node};
+  b_.AddNode("NoOp", {}, {}, "after");
+  EXPECT_FALSE(Fuses());
+}
+
+TEST_F(RowSumsTest, FedAndFetchedTensorsStay) {
+  AddSum();
+  context_.fetches = {sum_, rows_};
+  EXPECT_FALSE(Fuses());
+  context_.fetches = {sum_};
+  for (const Endpoint& fed : {rows_, unique_->output(0), unique_->output(1), sum_}) {
+    context_.feeds = {fed};
+    EXPECT_FALSE(Fuses()) << fed.name();
+  }
+}
+
+TEST_F(RowSumsTest, NothingMovesToAnotherDevice) {
+  AddSum("SparseSegmentSum", "/job:worker");
+  EXPECT_FALSE(Fuses());
+  AddSum("SparseSegmentSum");
+  for (const Node* node : {unique_, rows_.node}) {
+    graph_.SetAssignedDevice(graph_.FindNode(node->name()), "/job:ps/task:0/device:CPU:0");
+    EXPECT_FALSE(Fuses()) << node->name();
+    graph_.SetAssignedDevice(graph_.FindNode(node->name()), "");
+  }
+  for (const Node* node : {unique_, rows_.node, sum_.node}) {
+    graph_.SetAssignedDevice(graph_.FindNode(node->name()), "/job:worker/task:0/device:GPU:0");
+  }
+  EXPECT_FALSE(Fuses());
+}
+
+TEST_F(RowSumsTest, OnlyTheSegmentsOfThatUniqueCount) {
+  Node* const other = b_.AddNode("Unique", {ids_}, {}, "other");
+  AddSum();
+  graph_.SetInput(sum_.node, 1, other->output(1));
+  EXPECT_FALSE(Fuses());
+}
+
+TEST_F(RowSumsTest, RowsOfWhatIsNoVariableAreGathered) {
+  table_ = Placeholder("matrix", PartialShape({9, 2}));
+  rows_ = b_.Op("GatherV2", {table_, unique_->output(0), b_.Scalar<int32_t>(0)}, {}, "rows");
+  sum_ = b_.Op("SparseSegmentSum", {rows_, unique_->output(1), segments_}, {}, "sum");
+  context_.fetches = {sum_};
+  EXPECT_FALSE(Fuses());
 }
 
 }  // namespace

@@ -17,6 +17,7 @@ absl::Span<const Pass> AllPasses() {
       {"gradient_sum_fusion", &PassOptions::fusion, FuseGradientSums},
       {"row_reads", &PassOptions::row_reads, ReadRowsOfVariables},
       {"saved_reads", &PassOptions::row_reads, SaveVariablesInPlace},
+      {"row_sums", &PassOptions::fusion, FuseRowSums},
       {"elementwise_fusion", &PassOptions::elementwise_fusion, FuseElementwise},
   };
   return kPasses;

@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstring>
 
-#include "millrace/base/wire_reader.h"
+#include "millrace/ops/parsing/feature_reader.h"
 
 namespace millrace {
 namespace {
@@ -12,52 +12,7 @@ namespace {
 // The three lists have one field, `value`. Numbers come packed, or one by one from old writers.
 constexpr uint32_t kPacked = BytesTag(1), kOneFloat = Fixed32Tag(1), kOneInt = VarintTag(1);
 
-// The fields of a message in one piece.
-class Fields : public WireReader<FlatSource> {
- public:
-  explicit Fields(absl::string_view message) : WireReader(&source_), source_(message) {}
-  // Of a field with a BytesTag.
-  absl::string_view Body() { return source_.Take(size()); }
-
- private:
-  FlatSource source_;
-};
-
-// Most messages here consist of one short field, which needs no reader. Sets `body` to what it contains; false if the
-// message is anything else, which a reader then looks at.
-bool IsOneField(absl::string_view message, uint32_t tag, absl::string_view* body) {
-  if (message.size() < 2 || message.size() > 129 || static_cast<unsigned char>(message[0]) != tag ||
-      static_cast<unsigned char>(message[1]) != message.size() - 2)
-    return false;
-  *body = message.substr(2);
-  return true;
-}
-
-bool ReadEntry(absl::string_view entry, absl::string_view* key, absl::string_view* value) {
-  // A short key followed by a short value, as writers write them.
-  if (entry.size() >= 4 && entry[0] == BytesTag(1)) {
-    const size_t size = static_cast<unsigned char>(entry[1]);
-    if (size < 128 && size + 4 <= entry.size() && IsOneField(entry.substr(size + 2), BytesTag(2), value)) {
-      *key = entry.substr(2, size);
-      return true;
-    }
-  }
-  *key = *value = {};
-  Fields fields(entry);
-  while (fields.Next()) {
-    switch (fields.tag()) {
-      case BytesTag(1):
-        *key = fields.Body();
-        break;
-      case BytesTag(2):
-        *value = fields.Body();
-        break;
-      default:
-        fields.Skip();
-    }
-  }
-  return fields.ok();
-}
+using Fields = FeatureFields;
 
 int64_t CountBytes(absl::string_view list) {
   absl::string_view only;
@@ -95,10 +50,9 @@ int64_t CountInts(absl::string_view list) {
   Fields fields(list);
   while (fields.Next()) {
     if (fields.tag() == kPacked) {
-      uint64_t value;
-      for (FlatSource values(fields.Body()); values.remaining() > 0; ++n) {
-        if (!values.ReadVarint(&value)) return -1;
-      }
+      const int64_t packed = CountVarints(fields.Body());
+      if (packed < 0) return -1;
+      n += packed;
     } else {
       if (fields.tag() != kOneInt) return -1;
       ++n;
@@ -111,24 +65,7 @@ int64_t CountInts(absl::string_view list) {
 
 bool ForEachEntry(absl::string_view message, uint32_t field,
                   absl::FunctionRef<bool(absl::string_view key, absl::string_view value)> visit) {
-  Fields outer(message);
-  while (outer.Next()) {
-    if (outer.tag() != BytesTag(field)) {
-      outer.Skip();
-      continue;
-    }
-    Fields inner(outer.Body());
-    while (inner.Next()) {
-      if (inner.tag() != BytesTag(1)) {
-        inner.Skip();
-        continue;
-      }
-      absl::string_view key, value;
-      if (!ReadEntry(inner.Body(), &key, &value) || !visit(key, value)) return false;
-    }
-    if (!inner.ok()) return false;
-  }
-  return outer.ok();
+  return VisitEntries(message, field, visit);
 }
 
 bool ForEachFeature(absl::string_view feature_list, absl::FunctionRef<bool(absl::string_view feature)> visit) {
@@ -195,13 +132,10 @@ void DecodeValues(const FeatureView& feature, float* out) {
 void DecodeValues(const FeatureView& feature, int64_t* out) {
   Fields fields(feature.values);
   while (fields.Next()) {
-    uint64_t value = fields.number();
     if (fields.tag() == kPacked) {
-      for (FlatSource values(fields.Body()); values.remaining() > 0 && values.ReadVarint(&value);) {
-        *out++ = static_cast<int64_t>(value);
-      }
+      out = DecodeVarints(fields.Body(), out);
     } else {
-      *out++ = static_cast<int64_t>(value);
+      *out++ = static_cast<int64_t>(fields.number());
     }
   }
 }

@@ -1,3 +1,4 @@
+#include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "millrace/proto/example.pb.h"
@@ -90,6 +91,112 @@ TEST(ParseExample, TruncatedBytesAreRefusedWhereverTheyEnd) {
     EXPECT_TRUE(status.ok() || status.code() == absl::StatusCode::kInvalidArgument) << status;
   }
   EXPECT_EQ(refused, static_cast<int>(bytes.size()));  // "i" is required, so even no bytes at all are too few
+}
+
+// An entry of the map of features as old or unusual writers write it.
+std::string Entry(const std::string& key, const std::string& feature) {
+  std::string entry = absl::StrCat("\x0a", std::string(1, static_cast<char>(key.size())), key);
+  absl::StrAppend(&entry, "\x12", std::string(1, static_cast<char>(feature.size())), feature);
+  return absl::StrCat("\x0a", std::string(1, static_cast<char>(entry.size())), entry);
+}
+// An Example of such entries.
+std::string ExampleOf(const std::vector<std::string>& entries) {
+  const std::string all = absl::StrJoin(entries, "");
+  return absl::StrCat("\x0a", std::string(1, static_cast<char>(all.size())), all);
+}
+
+// Sparse f (float), i (int64) and s (string) of a batch.
+StatusOr<std::vector<Tensor>> ParseSparse(const std::vector<std::string>& examples) {
+  Tensor serialized(DType::kString, Shape({static_cast<int64_t>(examples.size())}));
+  std::copy(examples.begin(), examples.end(), serialized.data<std::string>());
+  return RunOp("ParseExampleV2",
+               {serialized, NoStrings(), Tensor::Of<std::string>({"f", "i", "s"}), NoStrings(), NoStrings()},
+               {{"num_sparse", 3},
+                {"sparse_types", std::vector<DType>{DType::kFloat, DType::kInt64, DType::kString}},
+                {"Tdense", std::vector<DType>{}},
+                {"ragged_value_types", std::vector<DType>{}},
+                {"ragged_split_types", std::vector<DType>{}},
+                {"dense_shapes", std::vector<PartialShape>{}}});
+}
+
+TEST(ParseExample, EveryFormOfAFeatureIsRead) {
+  const std::string one("\x12\x06\x0a\x04\x00\x00\x80\x3f", 8), none("\x12\x00", 2),
+      unpacked("\x12\x0a\x0d\x00\x00\x80\x3f\x0d\x00\x00\x00\x40", 12),
+      in_two("\x12\x0c\x0a\x04\x00\x00\x80\x3f\x0a\x04\x00\x00\x00\x40", 14);
+  const std::string number("\x1a\x04\x0a\x02\x96\x01", 6), numbers("\x1a\x05\x0a\x03\x05\x96\x01", 7),
+      loose("\x1a\x02\x08\x07", 4);
+  const std::string text("\x0a\x04\x0a\x02hi", 6), texts(
+                                                       "\x0a\x06\x0a\x01"
+                                                       "a\x0a\x01"
+                                                       "b",
+                                                       8);
+  const auto parsed = ParseSparse({
+      ExampleOf({Entry("f", one), Entry("i", number), Entry("s", text)}),
+      ExampleOf({Entry("s", texts), Entry("other", one), Entry("i", numbers), Entry("f", in_two)}),
+      ExampleOf({Entry("i", loose), Entry("s", "")}),
+      ExampleOf({Entry("s", text), Entry("f", unpacked), Entry("s", texts)}),  // the last one counts
+      ExampleOf({Entry("f", one), Entry("f", none)}),
+      "",
+  });
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_THAT((*parsed)[0].flat<int64_t>(), ElementsAre(0, 0, 1, 0, 1, 1, 3, 0, 3, 1));
+  EXPECT_THAT((*parsed)[3].flat<float>(), ElementsAre(1, 1, 2, 1, 2));
+  EXPECT_THAT((*parsed)[4].flat<int64_t>(), ElementsAre(150, 5, 150, 7));
+  EXPECT_THAT((*parsed)[1].flat<int64_t>(), ElementsAre(0, 0, 1, 0, 1, 1, 2, 0));
+  EXPECT_THAT(Strings((*parsed)[5]), ElementsAre("hi", "a", "b", "a", "b"));
+  EXPECT_THAT((*parsed)[8].flat<int64_t>(), ElementsAre(6, 2));
+}
+
+TEST(ParseExample, WhatLooksShortAndIsNotValidIsRefused) {
+  const std::string good("\x12\x06\x0a\x04\x00\x00\x80\x3f", 8);
+  for (const std::string& bad : {std::string("\x12\x05\x0a\x03\x00\x00\x80", 7),       // three bytes of floats
+                                 std::string("\x1a\x04\x0a\x02\x96\x81", 6),           // an integer without an end
+                                 std::string("\x22\x04\x0a\x02hi", 6),                 // a list of another kind
+                                 std::string("\x12\x07\x0a\x04\x00\x00\x80\x3f", 8)})  // longer than its entry
+  {
+    for (const char* key : {"f", "i"}) {
+      const Status status = ParseSparse({ExampleOf({Entry("f", good)}), ExampleOf({Entry(key, bad)})}).status();
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << key;
+      EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("Key: ", key)));
+    }
+  }
+}
+
+TEST(ParseExample, OrderAndGapsOfTheKeysDoNotMatter) {
+  std::vector<std::string> keys;
+  for (int i = 0; i < 20; ++i) keys.push_back(absl::StrCat(std::string(static_cast<size_t>(i), 'k'), i));
+  Tensor serialized(DType::kString, Shape({50}));
+  Tensor wanted(DType::kString, Shape({20})), no_value = Tensor::Of<int64_t>({1}, {-1});
+  std::copy(keys.begin(), keys.end(), wanted.data<std::string>());
+  std::vector<int64_t> expected;
+  for (int64_t e = 0; e < 50; ++e) {
+    std::vector<std::string> entries(20);
+    for (int64_t k = 0; k < 20; ++k) {
+      const bool there = e == 0 || (e * 7 + k * 3) % 5 < 3;
+      expected.push_back(there ? (e * k) % 100 : -1);
+      // Odd examples have their keys in another order.
+      const std::string value = absl::StrCat("\x1a\x03\x0a\x01", std::string(1, static_cast<char>((e * k) % 100)));
+      if (there)
+        entries[static_cast<size_t>(e % 2 == 0 ? k : (k * 7 + e) % 20)] = Entry(keys[static_cast<size_t>(k)], value);
+    }
+    // The map in pieces, each of which has a length of one byte.
+    for (const std::string& entry : entries) absl::StrAppend(&serialized.data<std::string>()[e], ExampleOf({entry}));
+  }
+  std::vector<Tensor> inputs = {serialized, NoStrings(), NoStrings(), wanted, NoStrings()};
+  inputs.insert(inputs.end(), 20, no_value);
+  const auto parsed = RunOp("ParseExampleV2", inputs,
+                            {{"num_sparse", 0},
+                             {"sparse_types", std::vector<DType>{}},
+                             {"ragged_value_types", std::vector<DType>{}},
+                             {"ragged_split_types", std::vector<DType>{}},
+                             {"dense_shapes", std::vector<PartialShape>(20, PartialShape({1}))}});
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  for (int64_t e = 0; e < 50; ++e) {
+    for (int64_t k = 0; k < 20; ++k) {
+      EXPECT_EQ((*parsed)[static_cast<size_t>(k)].data<int64_t>()[e], expected[static_cast<size_t>(e * 20 + k)])
+          << e << " " << k;
+    }
+  }
 }
 
 TEST(ParseExample, CountsOfAttrsThatContradictEachOtherAreAnError) {

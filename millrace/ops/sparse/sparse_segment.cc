@@ -91,14 +91,11 @@ class SparseSegmentKernel : public Kernel {
     MR_ASSIGN_OR_RETURN(const std::vector<Segment> segments, Segments(ids));
     int64_t count = segments.empty() ? 0 : segments.back().id + 1;
     if (ctx.num_inputs() == 4) {
-      MR_ASSIGN_OR_RETURN(const int64_t given, ScalarInput(ctx, 3, "num_segments"));
-      if (given < count) return InvalidArgument("segment ids must be < num_segments");
-      count = given;
+      MR_ASSIGN_OR_RETURN(count, GivenSegments(ctx, 3, count));
     }
     Shape shape = data.shape();
     shape.set_dim(0, count);
-    if (const Status fits = Shape::Make(shape.dims()).status(); !fits.ok())
-      return WithPrefix("Encountered overflow when multiplying the dimensions of the output: ", fits);
+    if (const Status fits = Shape::Make(shape.dims()).status(); !fits.ok()) return WithPrefix(kSegmentsOverflow, fits);
     Status status;
     DispatchType(IndexTypes{}, indices.dtype(), [&](auto tag) {
       status = CheckIndices(indices.data<typename decltype(tag)::type>(), indices.num_elements(), data.dim(0));

@@ -33,10 +33,19 @@ inline Status CheckSegmentShapes(const Tensor& data, const Tensor& indices, cons
   return absl::OkStatus();
 }
 
-// Shape function: input 0 with another number of rows, given by input `count_input` unless that is negative.
-inline Status SparseSegmentRows(ShapeContext& c, int count_input) {
-  MR_ASSIGN_OR_RETURN(PartialShape shape, c.WithRankAtLeast(0, 1));
-  MR_RETURN_IF_ERROR(c.WithRank(1, 1).status());
+// Prefix of the error if there are too many segments.
+inline constexpr char kSegmentsOverflow[] = "Encountered overflow when multiplying the dimensions of the output: ";
+
+// The number of segments that input i gives. INVALID_ARGUMENT if it is less than `used`.
+inline StatusOr<int64_t> GivenSegments(const KernelContext& ctx, int i, int64_t used) {
+  MR_ASSIGN_OR_RETURN(const int64_t given, ScalarInput(ctx, i, "num_segments"));
+  if (given < used) return InvalidArgument("segment ids must be < num_segments");
+  return given;
+}
+
+// Shape function: `shape` with another number of rows, given by input `count_input` unless that is negative. Input 2
+// has the segment ids.
+inline Status SegmentRows(ShapeContext& c, PartialShape shape, int count_input) {
   MR_RETURN_IF_ERROR(c.WithRank(2, 1).status());
   int64_t rows = PartialShape::kUnknown;
   if (count_input >= 0) {
@@ -44,9 +53,16 @@ inline Status SparseSegmentRows(ShapeContext& c, int count_input) {
     if (const Tensor* count = c.constant(count_input)) rows = IntAt(*count, 0);
     if (rows < -1) return InvalidArgument("the number of rows must not be negative: ", rows);
   }
-  if (!shape.known_rank()) return absl::OkStatus();
+  if (!shape.known_rank() || shape.rank() == 0) return absl::OkStatus();
   shape.set_dim(0, rows);
   c.set_output(0, std::move(shape));
   return absl::OkStatus();
+}
+
+// The same for input 0, whose rows input 1 selects.
+inline Status SparseSegmentRows(ShapeContext& c, int count_input) {
+  MR_ASSIGN_OR_RETURN(PartialShape shape, c.WithRankAtLeast(0, 1));
+  MR_RETURN_IF_ERROR(c.WithRank(1, 1).status());
+  return SegmentRows(c, std::move(shape), count_input);
 }
 }  // namespace millrace

@@ -25,15 +25,11 @@ void WithStripes(absl::Span<RowLocks* const> locks, int stripe,
 struct ByStripe {
   ByStripe(const RowLayout& layout, const SliceAddresses& where) {
     const int64_t n = static_cast<int64_t>(where.offsets.size());
-    // A division would take longer than the rest of the loop.
-    const int64_t block = std::max<int64_t>(1, layout.row_size * layout.block_rows);
-    const bool shift = (block & (block - 1)) == 0;
-    const int bits = __builtin_ctzll(static_cast<uint64_t>(block));
+    const StripeFinder finder(layout);
     std::vector<uint8_t> stripes(n);
     for (int64_t i = 0; i < n; ++i) {
       const int64_t offset = where.offsets[i];
-      const int64_t at = shift ? offset >> bits : offset / block;
-      stripes[i] = offset == SliceAddresses::kSkip ? kLeftOut : static_cast<uint8_t>(at % RowLayout::kStripes);
+      stripes[i] = offset == SliceAddresses::kSkip ? kLeftOut : static_cast<uint8_t>(finder.StripeOf(offset));
       ++begin[stripes[i] + 1];
     }
     for (size_t s = 1; s < begin.size(); ++s) begin[s] += begin[s - 1];
@@ -49,6 +45,18 @@ struct ByStripe {
 };
 
 }  // namespace
+
+// The thread-safety analysis cannot follow a lock that is chosen at run time.
+void StripeHold::Release() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  if (held_ >= 0) locks_->stripe(held_).Unlock();
+  held_ = -1;
+}
+void StripeHold::Take(int stripe) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  Release();
+  locks_->stripe(stripe).Lock();
+  held_ = stripe;
+  left_ = kMostPerLock;
+}
 
 void ForEachSlice(KernelContext& ctx, const RowLayout& layout, absl::Span<RowLocks* const> locks,
                   const SliceAddresses& where, absl::FunctionRef<void(const SliceBatch&)> body) {

@@ -103,12 +103,21 @@ TEST_F(WholeValuesTest, UpdatesOfRowsAreSeenRowByRow) {
       b_.AddNode("ResourceScatterAdd", {{w, b_.Ints({1, 2, 3, 2}), Ones({4, kColumns})}}, attrs),
       b_.AddNode("AssignAddVariableOp", {{w, Ones({kRows, kColumns})}}, attrs)};
   const Endpoint rows = b_.Op("ResourceGather", {w, b_.Ints({2, 3, 95, 2})}, attrs);
+  // Of many rows, so that updates come in between.
+  std::vector<int32_t> often, pairs;
+  for (int32_t i = 0; i < 4000; ++i) {
+    often.push_back(i * 7 % kRows);
+    pairs.push_back(i / 2);
+  }
+  const Endpoint sums = b_.Op("_CombineResourceRows", {w, b_.Ints(often), b_.Ints(pairs)},
+                              {{"dtype", DType::kFloat}, {"combiner", "sum"}, {"N", 0}});
   const std::string prefix = dir_.File("sparse");
   Node* const save = Save(prefix, value);
   const Endpoint restored = Restore(prefix);
   WhileUpdating(updates, [&] {
     EXPECT_TRUE(IsEven(Fetched(value), false));
     EXPECT_TRUE(IsEven(Fetched(rows), false));
+    EXPECT_TRUE(IsEven(Fetched(sums), false));
     EXPECT_TRUE(IsEven(Sent(value), false));
     ASSERT_TRUE(session_->RunTargets({save->name()}).ok());
     EXPECT_TRUE(IsEven(Fetched(restored), false));
