@@ -48,10 +48,20 @@ void LateStream::WhenDone(absl::AnyInvocable<void(Status)> done) {
 Status LateStream::Synchronize() {
   Status result;
   Notification ended;
-  WhenDone([&](Status status) {
-    result = std::move(status);
-    ended.Notify();
-  });
+  {
+    // Not by WhenDone: a callback may wait here, and so may as many as there are threads for callbacks.
+    MutexLock lock(&mu_);
+    queue_.push_back([&]() -> Status {
+      {
+        MutexLock own(&mu_);
+        result = std::exchange(error_, absl::OkStatus());
+      }
+      ended.Notify();
+      return absl::OkStatus();
+    });
+    wanted_ = ++enqueued_;
+    changed_.SignalAll();
+  }
   ended.Wait();
   return result;
 }

@@ -1,5 +1,6 @@
 // Programs on a GPU, where there is none: see README.md.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <functional>
 #include <thread>
@@ -458,6 +459,21 @@ TEST_F(GpuOptionsTest, WishesThatCannotBeMetAreErrors) {
               HasSubstr("have more memory than its 17179869184 bytes"));
   EXPECT_THAT(error([](auto* gpu) { gpu->mutable_experimental()->add_virtual_devices()->add_memory_limit_mb(-1); }),
               HasSubstr("has the memory_limit_mb -1"));
+}
+
+// Traced steps do: there may be more of them than threads for callbacks.
+TEST_F(LateTest, CallbacksOfTheStreamMayWaitForIt) {
+  late::LateStream& stream = late::LateCard::Get(0)->stream();
+  constexpr int kCallbacks = 8;
+  std::atomic<int> left = kCallbacks;
+  Notification all;
+  for (int i = 0; i < kCallbacks; ++i) {
+    stream.WhenDone([&](Status) {
+      EXPECT_TRUE(stream.Synchronize().ok());
+      if (--left == 0) all.Notify();
+    });
+  }
+  all.Wait();
 }
 
 using LateDeathTest = LateTest;
