@@ -96,6 +96,11 @@ LateCard* LateCard::Get(int number, const GpuPlace& place) {
   return std::get<2>(cards->back());
 }
 
+void LateCard::Fail(const Status& why) {
+  stream_.Fail(why);
+  health_.Fail(why);
+}
+
 RefPtr<Buffer> LateCard::Allocate(size_t bytes) {
   if (!budget_->Charge(bytes)) return nullptr;
   void* const data = LateMemory::Global().Allocate(bytes);
