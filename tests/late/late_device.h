@@ -9,6 +9,7 @@
 #include "millrace/device/device_health.h"
 #include "millrace/device/device_memory.h"
 #include "millrace/device/gpu_layout.h"
+#include "millrace/device/memory_holders.h"
 #include "millrace/tensor/memory_budget.h"
 #include "tests/late/late_stream.h"
 
@@ -22,7 +23,7 @@ class LateCard : public Allocator {
 
   RefPtr<Buffer> Allocate(size_t bytes) override;
   const char* name() const override { return name_.c_str(); }
-  std::string Shortage(size_t bytes) const override { return budget_->Shortage(bytes); }
+  std::string Shortage(size_t bytes) const override { return DeviceShortage(*budget_, this, bytes); }
   void OnFreed(size_t bytes) { budget_->Release(bytes); }
   size_t bytes_in_use() const { return budget_->used(); }
   LateStream& stream() { return stream_; }
