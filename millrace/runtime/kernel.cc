@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "millrace/device/memory_holders.h"
 #include "millrace/graph/host_memory.h"
 
 namespace millrace {
@@ -25,6 +26,7 @@ StatusOr<Tensor*> KernelContext::AllocateOutput(int i, const Shape& shape) {
 StatusOr<Tensor*> KernelContext::AllocateDeviceOutput(int i, const Shape& shape) {
   if (device_->shares_host_memory() || IsInHostMemory({const_cast<Node*>(node_), i})) return AllocateOutput(i, shape);
   Tensor* const out = &outputs_[i];
+  const HolderName holder("node", node_->name());
   MR_RETURN_IF_ERROR(Tensor::MakeInto(node_->output_type(i), shape, device_->allocator(), out));
   return out;
 }

@@ -8,6 +8,7 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "millrace/device/device_memory.h"
+#include "millrace/device/memory_holders.h"
 #include "millrace/tensor/copy_elements.h"
 
 namespace millrace {
@@ -39,6 +40,9 @@ Allocator* AllocatorOf(const Tensor& like) {
   const DeviceBuffer* const device = DeviceBufferOf(like);
   return device != nullptr ? device->allocator() : Allocator::Heap();
 }
+
+// Without the device that is a part of a variable's name where there are several.
+absl::string_view NameInGraph(absl::string_view name) { return name.substr(0, name.find("/device:")); }
 
 // Copies each block of rows under its stripe's lock, so that every row is consistent.
 Status CopyRows(const Tensor& from, RowLocks& locks, Tensor* to) {
@@ -165,8 +169,9 @@ Status Variable::Assign(Tensor value, bool validate_shape, VariableUpdate* by) {
                            " rhs shape= ", value.shape().ToString(), " (variable ", name_, ")");
   }
   // A small slice would keep its whole buffer alive, so copy it, unless it is in device memory.
-  if (value.buffer() && !IsDeviceMemory(value) &&
-      value.buffer()->root()->size() / 2 > value.TotalBytes() + Buffer::kAlignment) {
+  if (IsDeviceMemory(value)) {
+    MemoryHolders::Global().Rename(value, "variable", NameInGraph(name_));
+  } else if (value.buffer() && value.buffer()->root()->size() / 2 > value.TotalBytes() + Buffer::kAlignment) {
     value = value.Clone();
   }
   ExclusiveLock update_lock(&update_mu_);
@@ -187,6 +192,7 @@ StatusOr<Tensor> Variable::TakeSpare(const Tensor& like) {
   spare_age_ = 0;
   Tensor spare = std::exchange(spare_, Tensor());
   if (Fits(spare, like)) return spare;
+  const HolderName holder("variable", NameInGraph(name_));
   return Tensor::Make(like.dtype(), like.shape(), AllocatorOf(like));
 }
 
@@ -214,6 +220,7 @@ Status Variable::BecomeSparse() {
     if (sparse_) return absl::OkStatus();
     shared = value_;
   }
+  const HolderName holder("variable", NameInGraph(name_));
   MR_ASSIGN_OR_RETURN(Tensor own, Tensor::Make(shared.dtype(), shared.shape(), AllocatorOf(shared)));
   MR_RETURN_IF_ERROR(CopyValue(shared, &own));
   MutexLock lock(&value_mu_);

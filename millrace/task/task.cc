@@ -5,6 +5,7 @@
 
 #include "absl/algorithm/container.h"
 #include "millrace/base/rooted_files.h"
+#include "millrace/task/failed_device.h"
 #include "millrace/task/local_devices.h"
 
 namespace millrace {
@@ -124,6 +125,7 @@ StatusOr<CompiledPart> Task::Compile(std::shared_ptr<TaskSession> session, std::
 }
 
 StatusOr<ActivePart*> Task::Begin(const CompiledPart& part, const PartArgs& args) {
+  MR_RETURN_IF_ERROR(CheckDevices(*part.plan));
   MR_ASSIGN_OR_RETURN(ActivePart* const active, running_.Enter({.step_id = args.step_id,
                                                                 .session = part.session.get(),
                                                                 .since = args.since,
@@ -190,6 +192,7 @@ Status Task::Run(const CompiledPart& part, const PartArgs& args, const StepLimit
           {.step = &active->step, .feeds = args.feeds, .allocator = active->arena.get(), .stats = args.stats}, fetches);
       // What the step has enqueued on devices is a part of it: the answer is true when it is given.
       for (Device* device : part.plan->stream_devices()) status.Update(device->stream()->Synchronize());
+      status = NameFailedDevice(*part.plan, active->step_id, std::move(status));
       status = watch.Result(std::move(status));
     }
   }
@@ -217,8 +220,10 @@ void Task::RunAsync(const CompiledPart& part, const PartArgs& args, absl::Span<T
                    [active, plan](Status status) {
                      if (ABSL_PREDICT_TRUE(plan->stream_devices().empty()))
                        return active->task->OnAsyncEnd(active, std::move(status));
-                     WhenDevicesDone(plan->stream_devices(), std::move(status),
-                                     [active](Status result) { active->task->OnAsyncEnd(active, std::move(result)); });
+                     WhenDevicesDone(plan->stream_devices(), std::move(status), [active, plan](Status result) {
+                       result = NameFailedDevice(*plan, active->step_id, std::move(result));
+                       active->task->OnAsyncEnd(active, std::move(result));
+                     });
                    });
   };
   if (ABSL_PREDICT_TRUE(!args.run.given())) return go();

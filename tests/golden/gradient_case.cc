@@ -18,6 +18,7 @@ struct Differentiated {
   std::vector<std::string> grad_fetches;  // their dense forms; empty where there is none
   std::vector<Feed> feeds;
   std::unique_ptr<Session> session;
+  Places* places = nullptr;
 };
 
 StatusOr<std::vector<Endpoint>> FindEndpoints(const Graph& graph, const std::vector<std::string>& names) {
@@ -60,7 +61,7 @@ StatusOr<std::vector<Tensor>> FetchGradients(Differentiated& d) {
     if (!name.empty()) fetches.push_back(name);
   }
   std::vector<Tensor> fetched;
-  if (!fetches.empty()) MR_RETURN_IF_ERROR(RunBounded(*d.session, d.feeds, fetches, {}, &fetched));
+  if (!fetches.empty()) MR_RETURN_IF_ERROR(RunBounded(*d.session, d.feeds, fetches, {}, &fetched, &d.graph, d.places));
   std::vector<Tensor> results;
   auto next = fetched.begin();
   for (const std::string& name : d.grad_fetches) {
@@ -220,12 +221,13 @@ StatusOr<bool> LabelsAddUpToOne(const Differentiated& d) {
 
 }  // namespace
 
-Outcome RunGradientCase(const CaseFolder& folder, const Case& c, const SessionOptions& options) {
+Outcome RunGradientCase(const CaseFolder& folder, const Case& c, const SessionOptions& options, Places* places) {
   Outcome outcome;
   StatusOr<pb::GraphDef> def = ReadOrMissing(folder, c, &outcome);
   if (!def.ok()) return Outcome::From(def.status());
   if (outcome.kind != Outcome::kPassed) return outcome;
   Differentiated d;
+  d.places = places;
   const Status ready = Differentiate(folder, c, options, *std::move(def), &d);
   return Outcome::From(ready.ok() ? CompareGradients(folder, c, d) : ready);
 }

@@ -73,19 +73,34 @@ StatusOr<std::map<std::string, int>> ReadExpected(const std::string& path) {
   return expected;
 }
 
-Status WriteExpected(const std::string& path, const Tallies& tallies) {
+// The name under which a file of expectations has the number of nodes on the GPU.
+constexpr char kNodesOnGpu[] = "nodes_on_gpu";
+
+Status WriteExpected(const std::string& path, const Tallies& tallies, const Places* places) {
   std::ofstream out(path);
   out << "# The least number of cases of each family that pass; written by --update-expected. It only goes up.\n";
   for (const auto& [family, t] : tallies) out << family << " " << t.passed << "\n";
+  if (places != nullptr) out << kNodesOnGpu << " " << places->on_gpu() << "\n";
   out.close();
   return out ? absl::OkStatus() : Internal("cannot write ", path);
 }
 
 // Whether as many pass as the file says, family by family, or in family `only`.
 bool MeetsExpectations(const std::map<std::string, int>& expected, const Tallies& tallies, const std::string& path,
-                       const std::string& only) {
+                       const std::string& only, const Places* places) {
   bool ok = true;
   for (const auto& [family, least] : expected) {
+    if (family == kNodesOnGpu) {
+      if (places == nullptr || !only.empty() || places->on_gpu() == least) continue;
+      if (places->on_gpu() > least) {
+        absl::PrintF("%d nodes ran on the GPU, more than %s asks for: raise it with --update-expected\n",
+                     places->on_gpu(), path);
+        continue;
+      }
+      absl::PrintF("FAILED: %d nodes ran on the GPU; %d did before (%s)\n", places->on_gpu(), least, path);
+      ok = false;
+      continue;
+    }
     if (!only.empty() && family != only) continue;
     const auto at = tallies.find(family);
     const int passed = at == tallies.end() ? 0 : at->second.passed;
@@ -146,11 +161,14 @@ int RunAndReport(const Flags& flags, const CaseFn& run) {
   std::string first_failure;
   Tallies tallies;
   std::map<std::string, int> missing;
+  Places places;
   for (const Case& c : (*folder)->cases()) {
     if (!flags.family.empty() && c.family != flags.family) continue;
     if (!absl::StrContains(c.name, flags.name)) continue;
     g_current_case = c.name.c_str();
-    const Outcome outcome = run(**folder, c, options);
+    Outcome outcome = run(**folder, c, options, nullptr);
+    // A trace waits for each kernel, so that only the first run is as asynchronous as it can be.
+    if (flags.places && outcome.kind == Outcome::kPassed) outcome = run(**folder, c, options, &places);
     if (outcome.kind == Outcome::kNotMeant) continue;
     Tally& tally = tallies[c.family];
     ++tally.total;
@@ -171,6 +189,10 @@ int RunAndReport(const Flags& flags, const CaseFn& run) {
   }
   if (flags.list_missing_ops) PrintMissingOps(missing);
   PrintTallies(tallies);
+  if (flags.places) {
+    absl::PrintF("nodes: %d on the GPU, %d on the CPU\n", places.on_gpu(), places.on_cpu());
+    if (flags.verbose) absl::PrintF("on the CPU: %s\n", places.CpuOps());
+  }
   if (!first_failure.empty() && !flags.verbose) absl::PrintF("the first failure (-v lists all): %s\n", first_failure);
   if (flags.expected.empty()) {
     int failed = 0;
@@ -178,11 +200,11 @@ int RunAndReport(const Flags& flags, const CaseFn& run) {
     return failed == 0 ? 0 : 1;
   }
   if (flags.update_expected) {
-    status = WriteExpected(flags.expected, tallies);
+    status = WriteExpected(flags.expected, tallies, flags.places ? &places : nullptr);
     if (!status.ok()) absl::FPrintF(stderr, "%s\n", status.ToString());
     return status.ok() ? 0 : 2;
   }
-  return MeetsExpectations(expected, tallies, flags.expected, flags.family) ? 0 : 1;
+  return MeetsExpectations(expected, tallies, flags.expected, flags.family, flags.places ? &places : nullptr) ? 0 : 1;
 }
 
 }  // namespace millrace::golden

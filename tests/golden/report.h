@@ -8,7 +8,7 @@
 
 namespace millrace::golden {
 
-using CaseFn = std::function<Outcome(const CaseFolder&, const Case&, const SessionOptions&)>;
+using CaseFn = std::function<Outcome(const CaseFolder&, const Case&, const SessionOptions&, Places*)>;
 
 struct Flags {
   std::string cases;     // folder or archive
@@ -20,6 +20,7 @@ struct Flags {
   bool list_missing_ops = false;
   bool no_passes = false;
   int threads = 0;
+  bool places = false;     // runs what passes once more, traced, and says where its nodes ran
   std::string device;      // what every node asks for that asks for nothing itself
   std::string target;      // the server that runs the cases, started in their folder; empty: this process
   bool over_grpc = false;  // the same with a server of this process

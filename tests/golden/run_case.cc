@@ -56,21 +56,23 @@ Status CompareFetches(const Case& c, const pb::RunStepRequest& request, const st
   return absl::OkStatus();
 }
 
-Status RunStep(const CaseFolder& folder, const Case& c, int step, const Graph& graph, Session& session) {
+Status RunStep(const CaseFolder& folder, const Case& c, int step, const Graph& graph, Session& session,
+               Places* places) {
   MR_ASSIGN_OR_RETURN(const pb::RunStepRequest request, folder.ReadRequest(c, step));
   MR_ASSIGN_OR_RETURN(const pb::RunStepResponse expectation, folder.ReadExpectation(c, step));
   MR_ASSIGN_OR_RETURN(const std::vector<Feed> feeds, FeedsOf(request));
   const std::vector<std::string> fetches(request.fetch().begin(), request.fetch().end());
   const std::vector<std::string> targets(request.target().begin(), request.target().end());
   std::vector<Tensor> results;
-  const Status status = RunBounded(session, feeds, fetches, targets, &results);
+  const Status status = RunBounded(session, feeds, fetches, targets, &results, &graph, places);
   if (step == c.error_step) return CheckError(c, status);
   MR_RETURN_IF_ERROR(status);
   MR_RETURN_IF_ERROR(CheckInferredShapes(graph, request, results));
   return CompareFetches(c, request, results, expectation);
 }
 
-Status RunSteps(const CaseFolder& folder, const Case& c, const SessionOptions& options, pb::GraphDef graph) {
+Status RunSteps(const CaseFolder& folder, const Case& c, const SessionOptions& options, pb::GraphDef graph,
+                Places* places) {
   MR_RETURN_IF_ERROR(folder.EnterWithEmptyTmp());
   MR_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::Create(options));
   Graph inferred;
@@ -79,8 +81,8 @@ Status RunSteps(const CaseFolder& folder, const Case& c, const SessionOptions& o
   if (!created.ok() && c.error_step == 1 && c.may_fail_at_create) return CheckError(c, created);
   MR_RETURN_IF_ERROR(WithPrefix("session: ", created));
   for (int step = 1; step <= c.steps; ++step) {
-    MR_RETURN_IF_ERROR(
-        WithPrefix(c.steps > 1 ? absl::StrCat("step ", step, ": ") : "", RunStep(folder, c, step, inferred, *session)));
+    MR_RETURN_IF_ERROR(WithPrefix(c.steps > 1 ? absl::StrCat("step ", step, ": ") : "",
+                                  RunStep(folder, c, step, inferred, *session, places)));
   }
   return absl::OkStatus();
 }
@@ -97,20 +99,24 @@ StatusOr<std::vector<Feed>> FeedsOf(const pb::RunStepRequest& request) {
 }
 
 Status RunBounded(Session& session, absl::Span<const Feed> feeds, absl::Span<const std::string> fetches,
-                  absl::Span<const std::string> targets, std::vector<Tensor>* results) {
+                  absl::Span<const std::string> targets, std::vector<Tensor>* results, const Graph* graph,
+                  Places* places) {
   RunOptions options;
   options.timeout = absl::Seconds(60);
-  return session.Run(options, feeds, fetches, targets, results, nullptr);
+  options.trace = places != nullptr;
+  RunMetadata metadata;
+  MR_RETURN_IF_ERROR(session.Run(options, feeds, fetches, targets, results, places == nullptr ? nullptr : &metadata));
+  return places == nullptr ? absl::OkStatus() : places->Note(*graph, metadata);
 }
 
-Outcome RunCase(const CaseFolder& folder, const Case& c, const SessionOptions& options) {
+Outcome RunCase(const CaseFolder& folder, const Case& c, const SessionOptions& options, Places* places) {
   StatusOr<pb::GraphDef> graph = folder.ReadGraph(c);
   if (!graph.ok()) return Outcome::From(graph.status());
   std::vector<std::string> missing = MissingOps(*graph);
   // A case that tests an unknown op does not count as one with a missing op.
   const bool is_the_point = missing.size() == 1 && missing[0] == c.error_fragment;
   if (!missing.empty() && !is_the_point) return {Outcome::kNeedsOp, "", std::move(missing)};
-  return Outcome::From(RunSteps(folder, c, options, *std::move(graph)));
+  return Outcome::From(RunSteps(folder, c, options, *std::move(graph), places));
 }
 
 }  // namespace millrace::golden

@@ -6,6 +6,7 @@
 
 #include "millrace/session/session.h"
 #include "tests/golden/case.h"
+#include "tests/golden/places.h"
 
 namespace millrace::golden {
 
@@ -24,11 +25,13 @@ struct Outcome {
   static Outcome From(const Status& status) { return status.ok() ? Outcome{} : Failed(status.ToString()); }
 };
 
-// Runs the steps of `c` in one fresh session with state of its own and compares every fetch.
-Outcome RunCase(const CaseFolder& folder, const Case& c, const SessionOptions& options);
+// Runs the steps of `c` in one fresh session with state of its own and compares every fetch. With `places`, each step
+// is traced, and a node that is not where it should be is a failure.
+Outcome RunCase(const CaseFolder& folder, const Case& c, const SessionOptions& options, Places* places = nullptr);
 
-// Differentiates the graph of `c` and compares with TensorFlow's gradients.
-Outcome RunGradientCase(const CaseFolder& folder, const Case& c, const SessionOptions& options);
+// Differentiates the graph of `c` and compares with TensorFlow's gradients; `places` as in RunCase.
+Outcome RunGradientCase(const CaseFolder& folder, const Case& c, const SessionOptions& options,
+                        Places* places = nullptr);
 
 // Differentiates the graph of `c` and compares with finite differences, so no expected results are needed. Meant for
 // cases with xs of type float or double.
@@ -37,8 +40,10 @@ Outcome CheckFiniteDifferences(const CaseFolder& folder, const Case& c, const Se
 // The feeds of a request as tensors.
 StatusOr<std::vector<Feed>> FeedsOf(const pb::RunStepRequest& request);
 
-// Runs a step with a limit on its time, so that a case that hangs is a failure.
+// Runs a step with a limit on its time, so that a case that hangs is a failure. With `places`, it is traced, and must
+// be a step of `graph`.
 Status RunBounded(Session& session, absl::Span<const Feed> feeds, absl::Span<const std::string> fetches,
-                  absl::Span<const std::string> targets, std::vector<Tensor>* results);
+                  absl::Span<const std::string> targets, std::vector<Tensor>* results, const Graph* graph = nullptr,
+                  Places* places = nullptr);
 
 }  // namespace millrace::golden

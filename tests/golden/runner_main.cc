@@ -65,9 +65,13 @@ int main(int argc, char** argv) {
     millrace::split::RegisterSplitSessions();
     flags.target = absl::StrCat("split:", split, ":", split_seed);
   }
+  flags.places = (late || !flags.device.empty()) && !finite_differences;
   // Cases run in their own folder.
   if (!flags.expected.empty()) flags.expected = std::filesystem::absolute(flags.expected).string();
-  if (finite_differences) return RunAndReport(flags, CheckFiniteDifferences);
+  if (finite_differences) {
+    return RunAndReport(flags, [](const CaseFolder& folder, const Case& c, const millrace::SessionOptions& options,
+                                  Places*) { return CheckFiniteDifferences(folder, c, options); });
+  }
   if (gradients) return RunAndReport(flags, RunGradientCase);
   return RunAndReport(flags, RunCase);
 }

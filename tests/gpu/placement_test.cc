@@ -8,7 +8,11 @@
 #include "absl/strings/match.h"
 #include "gtest/gtest.h"
 #include "millrace/device/cuda_devices.h"
+#include "millrace/graph/graph_def.h"
+#include "millrace/proto/master.pb.h"
 #include "millrace/runtime/kernel_registry.h"
+#include "tests/exchanges/exchange.h"
+#include "tests/golden/archive.h"
 #include "tests/gpu/training_models.h"
 
 namespace millrace {
@@ -73,6 +77,44 @@ TEST(Placement, OnlyTheCellsOfAnLstmAreOnTheCpu) {
     // Shape follows what it is the shape of.
     EXPECT_TRUE(absl::StartsWith(op, "BlockLSTM") || op == "Shape") << count << " nodes of " << op << " are on the CPU";
   }
+}
+
+// What programs of TensorFlow's clients want on a GPU has a kernel there.
+TEST(Placement, NodesOfRecordedProgramsThatAskForAGpuHaveKernelsThere) {
+  CudaDeviceCount();
+  const auto files = golden::ReadArchive(MILLRACE_TESTDATA "/exchanges/programs.tar.xz").value();
+  int asked = 0;
+  for (const auto& [file, contents] : files) {
+    if (!absl::EndsWith(file, ".exchanges")) continue;
+    SCOPED_TRACE(file);
+    pb::GraphDef def;  // of the last session
+    const std::vector<exchanges::Exchange> calls = exchanges::Read(contents).value();
+    for (const exchanges::Exchange& exchange : calls) {
+      if (exchange.method == "CreateSession") {
+        pb::CreateSessionRequest request;
+        ASSERT_TRUE(request.ParseFromString(exchange.request));
+        def = request.graph_def();
+      } else if (exchange.method == "ExtendSession") {
+        pb::ExtendSessionRequest request;
+        ASSERT_TRUE(request.ParseFromString(exchange.request));
+        def.MergeFrom(request.graph_def());
+      } else {
+        continue;
+      }
+      Graph graph;
+      const Status imported = ImportGraphDef(def, &graph);
+      ASSERT_TRUE(imported.ok()) << imported;
+      for (const Node* node : graph.nodes()) {
+        // "mistakes" asks for GPU:7, and for strings on a GPU. A call's nodes are placed by themselves.
+        if (!absl::StrContains(node->requested_device(), "GPU") || file == "mistakes.exchanges") continue;
+        if (node->op().call_kind != CallKind::kNone) continue;
+        ++asked;
+        const bool has_kernel = node->is_type("NoOp") || KernelRegistry::Global().HasFor(*node, "GPU");
+        EXPECT_EQ(has_kernel, !absl::StartsWith(node->name(), "falls_back/")) << node->name() << " " << node->type();
+      }
+    }
+  }
+  EXPECT_GT(asked, 450);
 }
 
 }  // namespace

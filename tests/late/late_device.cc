@@ -61,6 +61,7 @@ class LateBuffer : public DeviceBuffer {
 
   // Work that uses the memory may still wait.
   void Destroy() override {
+    MemoryHolders::Global().Remove(data_, size_);
     card_->OnFreed(size_);
     card_->stream().Enqueue([data = data_, size = size_]() -> Status {
       LateMemory::Global().Free(data, size);
@@ -96,6 +97,11 @@ LateCard* LateCard::Get(int number, const GpuPlace& place) {
   return std::get<2>(cards->back());
 }
 
+void LateCard::Fail(const Status& why) {
+  stream_.Fail(why);
+  health_.Fail(why);
+}
+
 RefPtr<Buffer> LateCard::Allocate(size_t bytes) {
   if (!budget_->Charge(bytes)) return nullptr;
   void* const data = LateMemory::Global().Allocate(bytes);
@@ -103,6 +109,7 @@ RefPtr<Buffer> LateCard::Allocate(size_t bytes) {
     budget_->Release(bytes);
     return nullptr;
   }
+  MemoryHolders::Global().Add(this, data, bytes);
   return AdoptRef(new LateBuffer(this, data, bytes));
 }
 

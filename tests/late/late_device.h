@@ -6,8 +6,10 @@
 
 #include "millrace/base/thread_pool.h"
 #include "millrace/device/device.h"
+#include "millrace/device/device_health.h"
 #include "millrace/device/device_memory.h"
 #include "millrace/device/gpu_layout.h"
+#include "millrace/device/memory_holders.h"
 #include "millrace/tensor/memory_budget.h"
 #include "tests/late/late_stream.h"
 
@@ -21,10 +23,13 @@ class LateCard : public Allocator {
 
   RefPtr<Buffer> Allocate(size_t bytes) override;
   const char* name() const override { return name_.c_str(); }
-  std::string Shortage(size_t bytes) const override { return budget_->Shortage(bytes); }
+  std::string Shortage(size_t bytes) const override { return DeviceShortage(*budget_, this, bytes); }
   void OnFreed(size_t bytes) { budget_->Release(bytes); }
   size_t bytes_in_use() const { return budget_->used(); }
   LateStream& stream() { return stream_; }
+  const DeviceHealth& health() const { return health_; }
+  // As a card that is broken: from now on its work is dropped, and waiting for it gives `why`.
+  void Fail(const Status& why);
   // Memory of the card at `data`, whose owner keeps it.
   Tensor ViewOf(const Tensor& tensor);
 
@@ -34,9 +39,10 @@ class LateCard : public Allocator {
   const std::string name_;
   const RefPtr<MemoryBudget> budget_;
   LateStream stream_;
+  DeviceHealth health_{name_};
 };
 
-class LateDevice : public Device {
+class LateDevice : public Device, public FallibleDevice {
  public:
   LateDevice(std::string name, LateCard* card, const GpuPlace& place, std::shared_ptr<ThreadPool> pool);
 
@@ -51,6 +57,7 @@ class LateDevice : public Device {
   bool shares_host_memory() const override { return false; }
   MemoryUse memory_use() const override;
   std::string model() const override { return "late"; }
+  const DeviceHealth& health() const override { return card_->health(); }
 
  private:
   LateCard* const card_;

@@ -33,11 +33,13 @@ class LateKernel : public Kernel {
 
   Status Compute(KernelContext& ctx) override {
     LateCard* const card = LateDevice::Of(ctx.device())->card();
+    const HolderName holder("node", ctx.node().name());
     const std::shared_ptr<const void>* const owner = ctx.step().owner;
     if (is_pure_ && owner != nullptr && *owner != nullptr) {
       if (std::optional<std::vector<Shape>> shapes = ShapesOfOutputs(ctx)) return Enqueue(ctx, card, *owner, *shapes);
     }
     return card->stream().Run([&]() -> Status {
+      const HolderName on_its_thread("node", ctx.node().name());
       MR_RETURN_IF_ERROR(kernel_->Compute(ctx));
       for (int i = 0; i < ctx.num_outputs(); ++i) MR_RETURN_IF_ERROR(ToCard(card, ctx.mutable_output(i)));
       return absl::OkStatus();

@@ -12,17 +12,27 @@ LateStream::LateStream() : thread_([this] { Loop(); }) {}
 
 void LateStream::Enqueue(Work work) {
   MutexLock lock(&mu_);
-  Push(std::move(work));
+  Push({.work = std::move(work)});
+}
+
+void LateStream::Fail(Status why) {
+  MutexLock lock(&mu_);
+  if (failed_.ok()) failed_ = std::move(why);
+}
+
+Status LateStream::TakeError() {
+  MutexLock lock(&mu_);
+  return error_.ok() ? failed_ : std::exchange(error_, absl::OkStatus());
 }
 
 void LateStream::EnqueueReader(Work work) {
   MutexLock lock(&mu_);
   while (runs_ > 0 && !IsAtWork()) changed_.Wait(&mu_);
-  Push(std::move(work));
+  Push({.work = std::move(work)});
 }
 
-void LateStream::Push(Work work) {
-  queue_.push_back(std::move(work));
+void LateStream::Push(Entry entry) {
+  queue_.push_back(std::move(entry));
   ++enqueued_;
   if (enqueued_ - kMostWaiting > wanted_) {
     wanted_ = enqueued_ - kMostWaiting;
@@ -32,15 +42,11 @@ void LateStream::Push(Work work) {
 
 void LateStream::WhenDone(absl::AnyInvocable<void(Status)> done) {
   MutexLock lock(&mu_);
-  queue_.push_back([this, done = std::move(done)]() mutable -> Status {
-    Status status;
-    {
-      MutexLock own(&mu_);
-      status = std::exchange(error_, absl::OkStatus());
-    }
-    callbacks_.Schedule([status, done = std::move(done)]() mutable { done(status); });
+  auto tell = [this, done = std::move(done)]() mutable -> Status {
+    callbacks_.Schedule([status = TakeError(), done = std::move(done)]() mutable { done(status); });
     return absl::OkStatus();
-  });
+  };
+  queue_.push_back({.work = std::move(tell), .told = true});
   wanted_ = ++enqueued_;
   changed_.SignalAll();
 }
@@ -48,10 +54,18 @@ void LateStream::WhenDone(absl::AnyInvocable<void(Status)> done) {
 Status LateStream::Synchronize() {
   Status result;
   Notification ended;
-  WhenDone([&](Status status) {
-    result = std::move(status);
-    ended.Notify();
-  });
+  {
+    // Not by WhenDone: a callback may wait here, and so may as many as there are threads for callbacks.
+    MutexLock lock(&mu_);
+    const auto tell = [&]() -> Status {
+      result = TakeError();
+      ended.Notify();
+      return absl::OkStatus();
+    };
+    queue_.push_back({.work = tell, .told = true});
+    wanted_ = ++enqueued_;
+    changed_.SignalAll();
+  }
   ended.Wait();
   return result;
 }
@@ -63,8 +77,12 @@ Status LateStream::Run(absl::FunctionRef<Status()> work) {
   {
     MutexLock lock(&mu_);
     ++runs_;
-    queue_.push_back([&]() -> Status {
-      result = CatchExceptions([&] { return work(); });
+    const auto run = [&]() -> Status {
+      {
+        MutexLock own(&mu_);
+        result = failed_;
+      }
+      if (result.ok()) result = CatchExceptions([&] { return work(); });
       {
         MutexLock own(&mu_);
         --runs_;
@@ -72,7 +90,8 @@ Status LateStream::Run(absl::FunctionRef<Status()> work) {
       }
       ended.Notify();
       return absl::OkStatus();
-    });
+    };
+    queue_.push_back({.work = run, .told = true});
     wanted_ = ++enqueued_;
     changed_.SignalAll();
   }
@@ -98,9 +117,10 @@ bool LateStream::DoNext() {
     MutexLock lock(&mu_);
     if (begun_ >= wanted_) return false;
     ++begun_;
-    work = std::move(queue_.front());
+    if (failed_.ok() || queue_.front().told) work = std::move(queue_.front().work);
     queue_.pop_front();
   }
+  if (work == nullptr) return true;
   Status status = CatchExceptions([&] { return work(); });
   work = nullptr;  // what it holds may be freed, for which the window is needed
   if (status.ok()) return true;

@@ -24,6 +24,8 @@ class LateStream : public Stream {
   void EnqueueReader(Work work);
   // Does the work after everything enqueued so far, and returns its status. Not for callbacks of this stream.
   Status Run(absl::FunctionRef<Status()> work);
+  // Work that has not begun is dropped from now on, and whoever waits or calls Run gets `why`.
+  void Fail(Status why);
   // True on the thread that does the work.
   bool IsAtWork() const { return std::this_thread::get_id() == thread_.get_id(); }
 
@@ -34,20 +36,28 @@ class LateStream : public Stream {
   // Work that piles up is done without being waited for.
   static constexpr int kMostWaiting = 2000;
 
-  void Push(Work work) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  struct Entry {
+    Work work;
+    bool told = false;  // it knows what to do when the stream has failed
+  };
+
+  void Push(Entry entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Loop();
+  // The errors since somebody last asked, or why the stream has failed.
+  Status TakeError();
   // False if there is no work that may begin.
   bool DoNext();
 
   ThreadPool callbacks_{"late_done", 2};
   Mutex mu_;
   CondVar changed_;
-  std::deque<Work> queue_ ABSL_GUARDED_BY(mu_);
+  std::deque<Entry> queue_ ABSL_GUARDED_BY(mu_);
   int64_t enqueued_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t begun_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t wanted_ ABSL_GUARDED_BY(mu_) = 0;  // the work up to this number may begin
   int runs_ ABSL_GUARDED_BY(mu_) = 0;        // that have not ended
   Status error_ ABSL_GUARDED_BY(mu_);        // the first since somebody last asked
+  Status failed_ ABSL_GUARDED_BY(mu_);
   std::thread thread_;
 };
 

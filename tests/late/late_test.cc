@@ -1,5 +1,6 @@
 // Programs on a GPU, where there is none: see README.md.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <functional>
 #include <thread>
@@ -414,6 +415,38 @@ TEST_F(GpuOptionsTest, AnOpAboveTheLimitOfItsGpuFailsAndTheRestGoesOn) {
   EXPECT_TRUE(run(200'000).ok());
 }
 
+// Who has the memory that a tensor does not find: variables by their names, the rest by their nodes.
+TEST_F(GpuOptionsTest, AnOpThatFindsNoMemorySaysHowMuchIsFreeAndWhoHoldsTheMost) {
+  const auto filled = [&](const std::string& name, int32_t size) {
+    return b_.Op("Fill", {b_.Const(Tensor::Of<int32_t>({1}, {size})), b_.Scalar(1.0f)}, {}, name);
+  };
+  b_.device = kGpu;
+  const auto shape = [](int64_t size) { return PartialShape(Shape({size})); };
+  const Endpoint kernel = b_.Op("VariableV2", {}, {{"dtype", DType::kFloat}, {"shape", shape(100'000)}}, "kernel");
+  b_.Op("Assign", {kernel, filled("ones", 100'000)}, {}, "set");
+  const Endpoint handle =
+      b_.Op("VarHandleOp", {},
+            {{"dtype", DType::kFloat}, {"shape", shape(50'000)}, {"shared_name", std::string("bias")}}, "bias");
+  b_.Op("AssignVariableOp", {handle, filled("more_ones", 50'000)}, {{"dtype", DType::kFloat}}, "set_bias");
+  const Endpoint held = filled("held", 30'000);
+  b_.control_inputs = {held.node};
+  const Endpoint large = filled("large", 100'000);
+  b_.control_inputs.clear();
+  b_.Op("Slice", {large, b_.Const(Tensor::Of<int32_t>({1}, {0})), b_.Const(Tensor::Of<int32_t>({1}, {1}))}, {}, "y");
+  b_.Op("Slice", {held, b_.Const(Tensor::Of<int32_t>({1}, {0})), b_.Const(Tensor::Of<int32_t>({1}, {1}))}, {}, "z");
+  SessionOptions options = Limited(1);
+  options.passes = PassOptions::None();
+  Open(options);
+  ASSERT_TRUE(RunTarget("set").ok());
+  ASSERT_TRUE(RunTarget("set_bias").ok());
+  const Status status = session_->Run({"y:0", "z:0"}).status();
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("{{node large}}"));
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr(" are free; the largest holders are variable kernel (400000 bytes), "
+                        "variable bias (200000 bytes), node held (120000 bytes)"));
+}
+
 TEST_F(GpuOptionsTest, AServersLimitIsItsDevices) {
   const auto server = Server::CreateLocalServer({.gpu_memory_limit = size_t{3} << 30}).value();
   SessionOptions options;
@@ -458,6 +491,21 @@ TEST_F(GpuOptionsTest, WishesThatCannotBeMetAreErrors) {
               HasSubstr("have more memory than its 17179869184 bytes"));
   EXPECT_THAT(error([](auto* gpu) { gpu->mutable_experimental()->add_virtual_devices()->add_memory_limit_mb(-1); }),
               HasSubstr("has the memory_limit_mb -1"));
+}
+
+// Traced steps do: there may be more of them than threads for callbacks.
+TEST_F(LateTest, CallbacksOfTheStreamMayWaitForIt) {
+  late::LateStream& stream = late::LateCard::Get(0)->stream();
+  constexpr int kCallbacks = 8;
+  std::atomic<int> left = kCallbacks;
+  Notification all;
+  for (int i = 0; i < kCallbacks; ++i) {
+    stream.WhenDone([&](Status) {
+      EXPECT_TRUE(stream.Synchronize().ok());
+      if (--left == 0) all.Notify();
+    });
+  }
+  all.Wait();
 }
 
 using LateDeathTest = LateTest;

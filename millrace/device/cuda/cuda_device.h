@@ -10,7 +10,7 @@
 namespace millrace {
 
 // A session's view of a Gpu. All sessions share the Gpu.
-class CudaDevice : public Device {
+class CudaDevice : public Device, public FallibleDevice {
  public:
   CudaDevice(std::string name, Gpu* gpu, std::shared_ptr<ThreadPool> host_threads);
 
@@ -27,6 +27,7 @@ class CudaDevice : public Device {
   bool shares_host_memory() const override { return false; }
   MemoryUse memory_use() const override;
   std::string model() const override { return gpu_->model(); }
+  const DeviceHealth& health() const override { return gpu_->health(); }
 
  private:
   class ComputeStream : public Stream {

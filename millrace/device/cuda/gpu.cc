@@ -148,7 +148,8 @@ void Gpu::CopyOut(const Tensor& here, absl::AnyInvocable<void(StatusOr<Tensor>)>
     return absl::OkStatus();
   }();
   if (!status.ok()) return done(status);
-  copied_out_.Add(std::move(ended), [host = std::move(host), done = std::move(done)](Status s) mutable {
+  copied_out_.Add(std::move(ended), [this, host = std::move(host), done = std::move(done)](Status s) mutable {
+    s = Noted(std::move(s));
     if (!s.ok()) return done(std::move(s));
     done(std::move(host));
   });
@@ -157,13 +158,21 @@ void Gpu::CopyOut(const Tensor& here, absl::AnyInvocable<void(StatusOr<Tensor>)>
 void Gpu::WhenDone(Completions::Done done) {
   StatusOr<CudaEvent> event = Record(compute_.get());
   if (!event.ok()) return done(event.status());
-  computed_.Add(*std::move(event), std::move(done));
+  computed_.Add(*std::move(event),
+                [this, done = std::move(done)](Status status) mutable { done(Noted(std::move(status))); });
 }
 
 Status Gpu::Synchronize() {
   MR_RETURN_IF_ERROR(Use());
-  MR_RETURN_IF_CUDA_ERROR(name_, cudaStreamSynchronize(compute_.get()));
-  return absl::OkStatus();
+  return Noted(CudaStatus(cudaStreamSynchronize(compute_.get()), "cudaStreamSynchronize", name_));
+}
+
+Status Gpu::Noted(Status status) {
+  if (ABSL_PREDICT_TRUE(status.ok())) return status;
+  // What one call did wrong is over with it; what broke the card is said by every later call.
+  const cudaError_t now = cudaStreamQuery(compute_.get());
+  if (now != cudaSuccess && now != cudaErrorNotReady) health_.Fail(status);
+  return status;
 }
 
 Status Gpu::WithCublas(absl::FunctionRef<Status(const Cublas&, cublasHandle_t)> fn) {

@@ -15,6 +15,7 @@
 #include "millrace/device/cuda/gpu_memory.h"
 #include "millrace/device/cuda/handle.h"
 #include "millrace/device/cuda/pinned_memory.h"
+#include "millrace/device/device_health.h"
 #include "millrace/device/gpu_layout.h"
 
 namespace millrace {
@@ -38,6 +39,7 @@ class Gpu {
   cudaStream_t compute() const { return compute_.get(); }
   GpuAllocator* allocator() { return memory_.get(); }
   PinnedAllocator* pinned() { return &pinned_; }
+  const DeviceHealth& health() const { return health_; }
 
   // Makes this GPU the calling thread's current device.
   Status Use() const;
@@ -63,6 +65,8 @@ class Gpu {
   Status Init();
   StatusOr<CudaEvent> Record(cudaStream_t stream) const;
   Status Stage(const Tensor& host, void* to, std::vector<RefPtr<Buffer>>* sources);
+  // Passes a status on; an error that has broken the card for this process ends its health.
+  Status Noted(Status status);
   // Releases the host memory of finished copies in.
   void Reap();
 
@@ -74,6 +78,7 @@ class Gpu {
 
   const GpuPlace place_;
   const std::string name_;
+  DeviceHealth health_{name_};
   CudaStreamHandle compute_, copy_in_, copy_out_;
   std::unique_ptr<GpuAllocator> memory_;
   PinnedAllocator pinned_;

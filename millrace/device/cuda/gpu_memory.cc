@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "millrace/device/cuda/copy_box_kernel.h"
+#include "millrace/device/memory_holders.h"
 
 namespace millrace {
 
@@ -75,6 +76,7 @@ Status GpuBuffer::AwaitOnCompute() const {
 }
 
 void GpuBuffer::Destroy() {
+  MemoryHolders::Global().Remove(data_, size_);  // before another block can have its address
   // Errors here mean that the device is broken or the process is ending; the memory is gone either way.
   cudaSetDevice(allocator_->ordinal());
   AwaitOnCompute().IgnoreError();
@@ -118,17 +120,18 @@ RefPtr<GpuBuffer> GpuAllocator::AllocateOn(cudaStream_t stream, size_t bytes) {
     budget_->Release(bytes);
     return nullptr;
   }
+  MemoryHolders::Global().Add(this, data, bytes);
   return AdoptRef(new GpuBuffer(this, data, bytes));
 }
 
 RefPtr<Buffer> GpuAllocator::Allocate(size_t bytes) { return AllocateOn(compute_, bytes); }
 
 std::string GpuAllocator::Shortage(size_t bytes) const {
-  if (std::string shortage = budget_->Shortage(bytes); !shortage.empty()) return shortage;
+  if (std::string shortage = DeviceShortage(*budget_, this, bytes); !shortage.empty()) return shortage;
   size_t free = 0, total = 0;
   if (cudaSetDevice(ordinal_) != cudaSuccess || cudaMemGetInfo(&free, &total) != cudaSuccess) return {};
   return absl::StrCat("; ", device_, " has ", total, " bytes, of which this process uses ", bytes_in_use(), ", and ",
-                      free, " are free");
+                      free, " are free", MemoryHolders::Global().Largest(this));
 }
 
 }  // namespace millrace

@@ -1,5 +1,6 @@
 // _CopyToDevice: copies a tensor between device memory and host memory. Placement inserts it where an edge crosses
 // devices, so that kernels never access another device's memory.
+#include "millrace/device/memory_holders.h"
 #include "millrace/graph/op_schema.h"
 #include "millrace/graph/shape_inference.h"
 #include "millrace/runtime/kernel_registry.h"
@@ -14,6 +15,7 @@ class CopyToDeviceKernel : public AsyncKernel {
  public:
   explicit CopyToDeviceKernel(KernelInit& init) { init.Attr("to_host", &to_host_); }
   void ComputeAsync(KernelContext& ctx, Done done) override {
+    const HolderName holder("node", ctx.node().name());
     if (!to_host_) return ctx.device()->CopyFromHost(ctx.input(0), ctx.mutable_output(0), std::move(done));
     // This waits for all earlier work on the device.
     WaitRegistry* const waits = ctx.step().waits;

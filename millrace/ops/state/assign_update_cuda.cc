@@ -1,4 +1,5 @@
-// AssignAddVariableOp and AssignSubVariableOp on a GPU.
+// AssignAdd, AssignSub and their resource variants on a GPU.
+#include "absl/strings/match.h"
 #include "millrace/ops/kernels/cuda/compiled_kernels.h"
 #include "millrace/ops/kernels/cuda/cuda_call.h"
 #include "millrace/ops/kernels/cuda/elementwise_program.h"
@@ -11,7 +12,7 @@ namespace {
 class CudaAssignUpdateKernel : public Kernel {
  public:
   explicit CudaAssignUpdateKernel(KernelInit& init) : dtype_(init.input_type(1)) {
-    const ElementwiseProgram program{.functor = init.node().is_type("AssignAddVariableOp") ? "AddFn" : "SubFn",
+    const ElementwiseProgram program{.functor = absl::StartsWith(init.node().type(), "AssignAdd") ? "AddFn" : "SubFn",
                                      .arity = 2,
                                      .inputs = {dtype_, dtype_},
                                      .output = dtype_};
@@ -41,7 +42,9 @@ class CudaAssignUpdateKernel : public Kernel {
       std::vector<void*> arguments = {&n, &from, &moves, &by, &moves, &to};
       return call.LaunchOverElements(ctx.node().type(), kernel_, n, arguments);
     };
-    return ChangeState(ctx, [&](VariableUpdate* by) { return variable->UpdateDense(update, by); });
+    MR_RETURN_IF_ERROR(ChangeState(ctx, [&](VariableUpdate* by) { return variable->UpdateDense(update, by); }));
+    ForwardReference(ctx);
+    return absl::OkStatus();
   }
 
  private:
@@ -55,6 +58,8 @@ std::vector<DType> Types() {
   return types;
 }
 
+MILLRACE_KERNEL_OF(AssignAdd, kCuda, ({"T", Types()}), CudaAssignUpdateKernel);
+MILLRACE_KERNEL_OF(AssignSub, kCuda, ({"T", Types()}), CudaAssignUpdateKernel);
 MILLRACE_KERNEL_OF(AssignAddVariableOp, kCuda, ({"dtype", Types()}), CudaAssignUpdateKernel);
 MILLRACE_KERNEL_OF(AssignSubVariableOp, kCuda, ({"dtype", Types()}), CudaAssignUpdateKernel);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "millrace/device/memory_holders.h"
 #include "millrace/ops/kernels/cuda/compiled_kernels.h"
 
 namespace millrace {
@@ -20,6 +21,7 @@ StatusOr<void*> CudaCall::Memory(const Tensor& tensor) const {
 
 StatusOr<Tensor*> CudaCall::Output(int i, const Shape& shape) const {
   Tensor* const out = ctx_.mutable_output(i);
+  const HolderName holder("node", ctx_.node().name());
   MR_RETURN_IF_ERROR(Tensor::MakeInto(ctx_.output_type(i), shape, gpu_->allocator(), out));
   return out;
 }
